@@ -57,6 +57,10 @@ void note_larger_buckets(const Costs& costs, Notices& notices) {
             print_bytes((largest->bytes + kMostBuckets - 1) / kMostBuckets), print_bytes(costs.sum_bucket)));
 }
 
+bool recomputes_by_place(const Setup& setup) {
+    return setup.workload.transformer && setup.parallel.degrees.recomputed.depend_on_places();
+}
+
 // Returns how many stages the device of the last stage runs for the first micro-batch.
 int stages_per_device(const Shape& shape) {
     const int device = shape.server_of(shape.stages - 1, 0);
@@ -103,6 +107,11 @@ Job layered_job(Setup setup, Model model, Profile profile, CostSource source, No
     check_rules(job.setup, &model);
     check_slices(job.setup, &model);
     job.split = make_split(job.setup, model, job.profile);
+    if (recomputes_by_place(job.setup)) {
+        job.setup.parallel.stage_of = job.split.stage_of;
+        model = build_model(job.setup);
+        job.profile = profile_of(job.setup, model);
+    }
     check_offload(job.setup, job.profile);
     mark_offloaded(job.setup, job.split, model);
     const auto costs_of_shape = [&](const Shape& shape) {

@@ -56,6 +56,7 @@ TransformerJob job_on_one_make(const Setup& setup) {
                                   setup.pipeline.schedule),
                       "write mtp_layers: 0, or choose another schedule, such as 1f1b");
     job.corrected = job.parts > 1 ? schedule_of(setup).corrected : 0;
+    job.stage_of = setup.parallel.stage_of;
     job.lora = setup.workload.lora;
     job.precision = setup.training.precision;
     job.optimizer = setup.training.optimizer;

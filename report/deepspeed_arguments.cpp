@@ -152,9 +152,10 @@ Notices notes_on_script(const ExportedPlan& plan) {
     if (parallel.pipeline > 1)
         notes.push_back(fmt::format("the training script cuts the stages: {} blocks (PipelineModule)",
                                     fmt::join(blocks_by_stage(*plan.job), ", ")));
-    if (parallel.recompute != RecomputeKind::None)
-        notes.push_back(fmt::format("the training script recomputes: parallel.recompute is {}, for a share of {}",
-                                    name_of(parallel.recompute), parallel.recomputed));
+    if (parallel.recompute != ModuleSet{})
+        notes.push_back(fmt::format("the training script recomputes: parallel.recompute is {}, {}: {}",
+                                    print_modules(parallel.recompute), facts_of(parallel.recomputed.rule).name,
+                                    parallel.recomputed.number));
     if (parallel.sharers() < parallel.replicas())
         notes.emplace_back("groups of replicas (MiCS) need DeepSpeed 0.18: 0.19 has removed them");
     return notes;

@@ -6,6 +6,7 @@
 #include "schedules/orders/schedule.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -189,40 +190,72 @@ std::optional<Refusal> refused_optimizer(const ExportedPlan& plan) {
                    "write optimizer: adamw, or parallel.zero: 0"};
 }
 
-// Returns of how many blocks of a stage nothing is saved, the same for all stages. Nothing if that is no whole number.
-std::optional<int> recomputed_blocks(const Job& job) {
-    const double exact = job.setup.parallel.degrees.recomputed * blocks_by_stage(job).front();
-    if (!has_equal_stages(job) || std::abs(exact - std::round(exact)) > 1e-6)
+bool is_full(const ExportedPlan& plan) { return has(plan.parallel.recompute, BlockModule::Block); }
+
+// The modules that Megatron-LM names. It does not recompute the activation of a dense MLP by itself.
+constexpr ModuleSet kMegatronModules =
+    set_of(BlockModule::CoreAttention, BlockModule::Norms, BlockModule::UpProjection, BlockModule::ExpertActivation,
+           BlockModule::Mlp, BlockModule::Experts, BlockModule::SharedExperts);
+
+// A method of full recomputation and its number of layers.
+struct RecomputeMethod {
+    std::string_view name;
+    int layers;
+};
+
+// Returns nothing if the recomputed blocks are no whole number, the same for all stages.
+std::optional<RecomputeMethod> recompute_method(const ExportedPlan& plan) {
+    const RecomputedBlocks& blocks = plan.parallel.recomputed;
+    if (blocks.are_all() || blocks.rule == BlockRule::Group)
+        return RecomputeMethod{"uniform", blocks.group()};
+    if (blocks.rule == BlockRule::First)
+        return RecomputeMethod{"block", static_cast<int>(blocks.number)};
+    if (plan.job == nullptr)
+        return RecomputeMethod{"block", 0};  // not asked for
+    const double exact = blocks.share_at(-1) * blocks_by_stage(*plan.job).front();
+    if (!has_equal_stages(*plan.job) || std::abs(exact - std::round(exact)) > 1e-6)
         return std::nullopt;
-    return static_cast<int>(std::round(exact));
+    return RecomputeMethod{"block", static_cast<int>(std::round(exact))};
 }
 
-std::optional<Refusal> refused_share(const ExportedPlan& plan) {
-    const double share = plan.parallel.recomputed;
-    if (share == 1)
+std::optional<Refusal> refused_blocks(const ExportedPlan& plan) {
+    const RecomputedBlocks& blocks = plan.parallel.recomputed;
+    if (blocks.are_all() || plan.parallel.recompute == ModuleSet{})
         return std::nullopt;
-    if (plan.parallel.recompute == RecomputeKind::Selective)
-        return Refusal{"parallel.recompute",
-                       fmt::format("{} recomputes kind: selective in all blocks or in none", kMegatron),
-                       "write share: 1"};
-    if (plan.parallel.recompute != RecomputeKind::Full || plan.job == nullptr || recomputed_blocks(*plan.job))
+    if (!is_full(plan))
+        return Refusal{"parallel.recompute", fmt::format("{} recomputes modules in all blocks or in none", kMegatron),
+                       fmt::format("write kind: full, or remove {}", facts_of(blocks.rule).name)};
+    if (recompute_method(plan))
         return std::nullopt;
-    const int blocks = blocks_by_stage(*plan.job).front();
+    const int count = blocks_by_stage(*plan.job).front();
     return Refusal{
         "parallel.recompute",
         fmt::format("{} recomputes a whole number of blocks, the same in each stage, but a share of {} of {} blocks "
                     "is none",
-                    kMegatron, share, blocks),
-        has_equal_stages(*plan.job) ? fmt::format("write a multiple of {:.6g}", 1.0 / blocks)
-                                    : "write share: 1, or stages with equally many blocks"};
+                    kMegatron, blocks.share_at(-1), count),
+        has_equal_stages(*plan.job) ? fmt::format("write a multiple of {:.6g}", 1.0 / count)
+                                    : "write first: n, or stages with equally many blocks"};
 }
 
 std::optional<Refusal> refused_recompute(const ExportedPlan& plan) {
-    if (plan.parallel.recompute != RecomputeKind::Norms)
+    const int others = static_cast<int>(plan.parallel.recompute) & ~static_cast<int>(kMegatronModules);
+    if (is_full(plan) || others == 0)
         return std::nullopt;
-    return Refusal{"parallel.recompute",
-                   fmt::format("{} recomputes norms, but no activations of a dense MLP", kMegatron),
-                   "write recompute: none, selective or full"};
+    return Refusal{
+        "parallel.recompute",
+        overlap(plan.parallel.recompute, set_of(BlockModule::Activation))
+            ? fmt::format("{} recomputes norms, but no activations of a dense MLP", kMegatron)
+            : fmt::format("{} does not recompute {}", kMegatron, print_modules(static_cast<ModuleSet>(others))),
+        fmt::format("write recompute: none, full, or some of {} joined by +",
+                    fmt::join(names_of_modules(kMegatronModules), ", "))};
+}
+
+// The modules besides --recompute-activations, which are core_attn.
+ArgumentText recomputed_modules(const ExportedPlan& plan) {
+    if (is_full(plan) || plan.parallel.recompute == ModuleSet{} ||
+        plan.parallel.recompute == set_of(BlockModule::CoreAttention))
+        return std::nullopt;
+    return written(fmt::format("{}", fmt::join(names_of_modules(plan.parallel.recompute), " ")));
 }
 
 bool overlaps_experts(const ExportedPlan& plan) { return plan.release.overlap.expert && plan.parallel.expert > 1; }
@@ -230,7 +263,7 @@ bool overlaps_experts(const ExportedPlan& plan) { return plan.release.overlap.ex
 std::optional<Refusal> refused_expert_overlap(const ExportedPlan& plan) {
     if (!overlaps_experts(plan))
         return std::nullopt;
-    if (plan.parallel.recompute == RecomputeKind::Full)
+    if (is_full(plan))
         return Refusal{"parallel.recompute",
                        fmt::format("{} recomputes no blocks while messages of experts overlap passes", kMegatron),
                        "write recompute: none or selective, or remove expert from parallel.overlap"};
@@ -242,7 +275,6 @@ std::optional<Refusal> refused_expert_overlap(const ExportedPlan& plan) {
 }
 
 bool sends_once(const ExportedPlan& plan) { return plan.release.sends_once && plan.parallel.expert > 1; }
-bool is_full(const ExportedPlan& plan) { return plan.parallel.recompute == RecomputeKind::Full; }
 
 constexpr std::string_view kAttentionBackends[] = {"flash", "fused", "unfused"};  // by AttentionKernels
 
@@ -447,19 +479,23 @@ constexpr ArgumentRow kRows[] = {
          return written_if(plan.parallel.zero > 0 && sharers < replicas, replicas / sharers);
      }},
     {"--recompute-activations",
-     [](const ExportedPlan& plan) { return switched_on_if(plan.parallel.recompute == RecomputeKind::Selective); },
-     refused_recompute},
-    {"--recompute-granularity", [](const ExportedPlan& plan) { return written_if(is_full(plan), "full"); }},
-    {"--recompute-method",
      [](const ExportedPlan& plan) {
-         return written_if(is_full(plan), plan.parallel.recomputed == 1 ? "uniform" : "block");
+         return switched_on_if(plan.parallel.recompute == set_of(BlockModule::CoreAttention));
      },
-     refused_share},
+     refused_recompute},
+    {"--recompute-granularity",
+     [](const ExportedPlan& plan) -> ArgumentText {
+         return is_full(plan) ? "full" : written_if(recomputed_modules(plan).has_value(), "selective");
+     }},
+    {"--recompute-modules", recomputed_modules},
+    {"--recompute-method",
+     [](const ExportedPlan& plan) -> ArgumentText {
+         return is_full(plan) ? written(recompute_method(plan)->name) : std::nullopt;
+     },
+     refused_blocks},
     {"--recompute-num-layers",
      [](const ExportedPlan& plan) -> ArgumentText {
-         if (!is_full(plan))
-             return std::nullopt;
-         return written(plan.parallel.recomputed == 1 ? 1 : *recomputed_blocks(*plan.job));
+         return is_full(plan) ? written(recompute_method(plan)->layers) : std::nullopt;
      }},
     {"--overlap-grad-reduce", [](const ExportedPlan& plan) { return switched_on_if(plan.release.overlap.data); }},
     {"--overlap-param-gather",

@@ -32,14 +32,14 @@ Json stages_json(const Job& job, const FoundPlan& plan) {
         const int device = devices.front();
         const bool is_of_transformer = plan.choice.is_of_transformer();
         const Parallel& degrees = plan.choice.of_stages.empty() ? plan.choice.degrees : plan.choice.of_stages[device];
-        stages.push_back({{"layers", std::move(names)},
-                          {"time_ns", time_of_passes(job.costs.stage[stage], job)},
-                          {"memory_bytes", plan.reserved[device]},
-                          {"device", is_of_transformer ? device : plan.choice.devices[device]},
-                          {"replicas", devices.size() * static_cast<std::size_t>(degrees.data)},
-                          {"recompute", is_of_transformer ? degrees.recompute != RecomputeKind::None
-                                                          : stage < plan.choice.recomputed},
-                          {"offload", stage < plan.choice.offloaded}});
+        stages.push_back(
+            {{"layers", std::move(names)},
+             {"time_ns", time_of_passes(job.costs.stage[stage], job)},
+             {"memory_bytes", plan.reserved[device]},
+             {"device", is_of_transformer ? device : plan.choice.devices[device]},
+             {"replicas", devices.size() * static_cast<std::size_t>(degrees.data)},
+             {"recompute", is_of_transformer ? degrees.recompute != ModuleSet{} : stage < plan.choice.recomputed},
+             {"offload", stage < plan.choice.offloaded}});
     }
     return stages;
 }

@@ -197,17 +197,26 @@ std::optional<Refusal> refused_schedule_of_titan(const ExportedPlan& plan) {
 
 // Returns how many blocks there are for each recomputed block, or 0 if that is no whole number.
 int recomputed_one_of(const Parallel& parallel) {
-    const double every = 1 / parallel.recomputed;
+    const RecomputedBlocks& blocks = parallel.recomputed;
+    if (blocks.rule != BlockRule::Share && blocks.rule != BlockRule::Every)
+        return blocks.are_all() ? 1 : 0;
+    const double every = 1 / blocks.share_at(-1);
     const bool is_whole = std::isfinite(every) && std::abs(every - std::round(every)) <= 1e-6;
     return is_whole ? static_cast<int>(std::round(every)) : 0;
 }
 
+bool recomputes_operators(const Parallel& parallel) {
+    return parallel.recompute == set_of(BlockModule::Operators) && parallel.recomputed.are_all();
+}
+
 std::optional<Refusal> refused_recompute(const ExportedPlan& plan) {
-    const RecomputeKind kind = plan.parallel.recompute;
-    if (kind == RecomputeKind::None || (kind == RecomputeKind::Full && recomputed_one_of(plan.parallel) > 0))
+    const Parallel& parallel = plan.parallel;
+    if (parallel.recompute == ModuleSet{} || recomputes_operators(parallel) ||
+        (has(parallel.recompute, BlockModule::Block) && recomputed_one_of(parallel) > 0))
         return std::nullopt;
-    return Refusal{"parallel.recompute", fmt::format("{} recomputes whole blocks: all, or every n-th one", kTitan),
-                   "write recompute: none, full, or {kind: full, share: 1/n}, with the quotient as a number"};
+    return Refusal{"parallel.recompute",
+                   fmt::format("{} recomputes operators, or whole blocks: all, or every n-th one", kTitan),
+                   "write recompute: none, operators, full, or {kind: full, every: n}"};
 }
 
 std::optional<Refusal> refused_optimizer(const ExportedPlan& plan) {
@@ -259,15 +268,18 @@ ArgumentText converters_of(const ExportedPlan& plan) {
     return written_if(precision == Precision::Mxfp8, "[\"quantize.linear.mx\"]");
 }
 
-// Whether only some blocks are recomputed.
-bool is_every_nth(const ExportedPlan& plan) {
-    return plan.parallel.recompute != RecomputeKind::None && recomputed_one_of(plan.parallel) > 1;
+std::string_view mode_of(const ExportedPlan& plan) {
+    if (plan.parallel.recompute == ModuleSet{})
+        return "none";
+    return recomputes_operators(plan.parallel) || recomputed_one_of(plan.parallel) > 1 ? "selective" : "full";
 }
 
-std::string_view mode_of(const ExportedPlan& plan) {
-    if (plan.parallel.recompute == RecomputeKind::None)
-        return "none";
-    return is_every_nth(plan) ? "selective" : "full";
+// What mode "selective" recomputes: operators, or every n-th block.
+ArgumentText selective_option(const ExportedPlan& plan) {
+    if (recomputes_operators(plan.parallel))
+        return quoted_text("op");
+    const int every = recomputed_one_of(plan.parallel);
+    return quoted_if(plan.parallel.recompute != ModuleSet{} && every > 1, fmt::format("{}", every));
 }
 
 // In the order of the text.
@@ -321,10 +333,7 @@ constexpr ArgumentRow kRows[] = {
      [](const ExportedPlan& plan) { return written_if(!plan.alternates, modules_of(*plan.job)); }},
     {"activation_checkpoint.mode", [](const ExportedPlan& plan) { return quoted_text(mode_of(plan)); },
      refused_recompute},
-    {"activation_checkpoint.selective_ac_option",
-     [](const ExportedPlan& plan) {
-         return quoted_if(is_every_nth(plan), fmt::format("{}", recomputed_one_of(plan.parallel)));
-     }},
+    {"activation_checkpoint.selective_ac_option", selective_option},
     {"optimizer.name",
      [](const ExportedPlan& plan) { return quoted_text(facts_of(plan.training.optimizer).names.torchtitan); },
      refused_optimizer},

@@ -185,7 +185,7 @@ std::string differences_text(const PlanSearch& search) {
 Json json_of_degree(const PlanChoice& choice, const DegreeFacts& facts) {
     Json values = Json::array();
     for (const int value : values_of(facts.degree, choice.degrees, choice.of_stages))
-        values.push_back(facts.names ? Json(print_degree(facts.degree, value)) : Json(value));
+        values.push_back(facts.words != nullptr ? Json(print_degree(facts.degree, value)) : Json(value));
     return values.size() == 1 ? values.front() : values;
 }
 

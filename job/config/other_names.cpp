@@ -101,7 +101,12 @@ constexpr OtherName kOtherNames[] = {
     {"expert_parallel_degree", "parallel.expert"},
     {"ep", "parallel.expert"},
     {"sequence_parallel", "parallel.sequence"},
-    {"recompute_granularity", "pipeline.recompute"},
+    {"recompute_granularity", "parallel.recompute"},
+    {"recompute_method", "parallel.recompute"},
+    {"recompute_num_layers", "parallel.recompute"},
+    {"recompute_modules", "parallel.recompute"},
+    {"selective_ac_option", "parallel.recompute"},
+    {"activation_checkpoint", "parallel.recompute"},
     {"activation_checkpointing", "pipeline.recompute"},
     {"num_microbatches_with_partial_activation_checkpoints", "pipeline.recompute_saved"},
     // training

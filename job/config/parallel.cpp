@@ -46,21 +46,53 @@ void read_recomputed(const KeyDomain&, const Yaml& at, Config& config, KeyReadin
     Parallel& parallel = config.parallel.degrees;
     if (!at.present() || at.is_list())
         return;
-    if (at.is_map()) {
-        at.allow({"kind", "share"});
-        parallel.recompute = at["kind"].choice(RecomputeKind::Full);
-        parallel.recomputed = at["share"].number(1, 0, 1);
+    const DegreeFacts& facts = facts_of(Degree::Recompute);
+    if (!at.is_map()) {
+        facts.set(parallel, read_degree(at, facts));
         return;
     }
-    parallel.recompute = at.choice(RecomputeKind::None);
+    std::vector<std::string_view> keys = {"kind"};
+    for (const BlockRuleFacts& rule : kBlockRules)
+        keys.push_back(rule.name);
+    at.allow(keys);
+    parallel.recompute = set_of(BlockModule::Block);
+    if (at["kind"].present())
+        facts.set(parallel, read_degree(at["kind"], facts));
+    bool has_rule = false;
+    for (const BlockRuleFacts& rule : kBlockRules) {
+        const Yaml number = at[std::string(rule.name)];
+        if (!number.present())
+            continue;
+        if (has_rule)
+            number.complain(fmt::format("'{}' has two rules that choose blocks", at.path()), "write one of them");
+        has_rule = true;
+        parallel.recomputed = {
+            rule.rule, rule.is_whole ? static_cast<double>(number.integer(1, static_cast<std::int64_t>(rule.least),
+                                                                          static_cast<std::int64_t>(rule.most)))
+                                     : number.number(1, rule.least, rule.most)};
+    }
+    if (parallel.recomputed.group() > 1 && !has(parallel.recompute, BlockModule::Block))
+        at["group"].complain("groups of blocks are recomputed as a whole", "write kind: full, or remove group");
 }
 
 std::string print_recomputed(const Config& config) {
     const Parallel& parallel = config.parallel.degrees;
     const std::string kinds = print_degree_of(config, Degree::Recompute);
-    return parallel.recomputed == 1 || kinds.front() == '['
+    return parallel.recomputed == RecomputedBlocks{} || kinds.front() == '['
                ? kinds
-               : fmt::format("{{kind: {}, share: {}}}", kinds, parallel.recomputed);
+               : fmt::format("{{kind: {}, {}: {}}}", kinds, facts_of(parallel.recomputed.rule).name,
+                             parallel.recomputed.number);
+}
+
+std::string schema_of_recomputed() {
+    const std::string kind = schema_of_degree(facts_of(Degree::Recompute));
+    std::string properties = fmt::format(R"("kind": {})", kind);
+    for (const BlockRuleFacts& rule : kBlockRules)
+        properties += fmt::format(R"(, "{}": {{"type": "{}", "minimum": {}}})", rule.name,
+                                  rule.is_whole ? "integer" : "number", rule.least);
+    return fmt::format(R"({{"anyOf": [{}, {{"type": "array", "minItems": 1, "items": {}}},
+                       {{"type": "object", "properties": {{{}}}, "additionalProperties": false}}]}})",
+                       kind, kind, properties);
 }
 
 struct OverlapName {
@@ -136,15 +168,13 @@ constexpr ConfigKey kParallelKeys[] = {
     {"zero_group", if_given(integer_key<kParallel, kOfAll, &Parallel::zero_group>(1, kHighestDegree)), KeyShown::IfSet,
      "all replicas", "how many replicas share what `zero` names", kOfTransformers},
     {"recompute",
-     {special("`none`, `selective`, `norms`, `full`, `{kind, share}`",
-              R"({"anyOf": [{"enum": ["none", "selective", "norms", "full"]}, {"type": "object", "properties":
-                {"kind": {"enum": ["none", "selective", "norms", "full"]}, "share": {"type": "number"}},
-                "additionalProperties": false}]})"),
+     {special("`none`, `selective`, `norms`, `operators`, `full`, modules joined by `+`, `{kind, first}`", "%",
+              schema_of_recomputed),
       read_recomputed, print_recomputed},
      KeyShown::Always,
      "none",
-     "what is not saved but computed again in the backward: `selective` scores and probabilities of attention, "
-     "`norms` norms and activations, `full` blocks. `share`: in this share of the blocks",
+     "what is not saved but computed again in the backward, and in which blocks, see "
+     "[recomputation](clusters.md#recomputation)",
      kOfTransformers},
     {"attention", choice_key<kParallel, kOfAll, &Parallel::attention>(), KeyShown::IfSet, "the release's",
      "kernels of attention: `unfused` kernels write scores to memory", kOfTransformers},
@@ -211,8 +241,17 @@ bool divides(const Yaml& at, std::int64_t degree, std::int64_t number, const std
     return false;
 }
 
+// A word for several modules may name modules that the model does not have.
+void check_modules(const Yaml& at, ModuleSet set, const Transformer& model) {
+    const BlockModuleFacts* missing = missing_module(set, model);
+    if (missing != nullptr && name_of(set).empty())
+        at.complain(fmt::format("no block of {} has {}", model.name, missing->name),
+                    fmt::format("leave {} out", missing->name));
+}
+
 void check_degrees(const Yaml& at, const Parallel& parallel, const Config& config) {
     const Transformer& model = *config.workload.transformer;
+    check_modules(at["recompute"], parallel.recompute, model);
     const std::int64_t heads = model.most_tensor_ranks();
     divides(at["tensor"], parallel.tensor, heads,
             model.mamba && model.heads > 0 ? fmt::format("the heads of attention and of Mamba-2 of {}", model.name)

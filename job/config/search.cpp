@@ -231,8 +231,8 @@ constexpr ConfigKey kSearchKeys[] = {
      "equally many devices per stage, see [schedules.md](schedules.md#replicas)",
      kOfLayers},
     {"recompute",
-     {special("`none`, `all`, `auto`, or for transformers a list of `none`, `selective`, `norms`, `full`, and of "
-              "lists with a value for each device of the pipeline",
+     {special("`none`, `all`, `auto`, or for transformers a list of words of `parallel.recompute`, and of lists with "
+              "a word for each device of the pipeline",
               R"({"anyOf": [{"enum": ["none", "all", "auto", "selective", "norms", "full"]}, %]})",
               schema_of_degrees<Degree::Recompute>),
       read_recompute_of_search, print_recompute_of_search},

@@ -200,6 +200,7 @@ struct ParallelConfig {
     // The degrees of each device of the plan, if they differ: of tensor and context, ZeRO, and what is recomputed.
     // Empty: all have `degrees`.
     std::vector<Parallel> of_stages;
+    std::vector<int> stage_of;  // by layer of the split, for TransformerJob::stage_of
     // The narrowest links, and shares of what messages share, between ranks of a stage: on a host, and between hosts.
     // Infinite if nothing limits them but the links of hosts.
     double inside_limit = std::numeric_limits<double>::infinity(), between_limit = inside_limit;

@@ -205,11 +205,11 @@ std::vector<int> usual_expert(const SearchSetup& setup) {
 
 std::vector<int> usual_recompute(const SearchSetup& setup) {
     std::vector<int> values;
-    for (const RecomputeKind kind :
-         {RecomputeKind::None, RecomputeKind::Selective, RecomputeKind::Norms, RecomputeKind::Full})
-        if (kind != RecomputeKind::Selective ||
-            setup.parallel.degrees.program().attention == AttentionKernels::Unfused)  // other kernels save no scores
-            values.push_back(static_cast<int>(kind));
+    const bool saves_scores = setup.parallel.degrees.program().attention == AttentionKernels::Unfused;
+    for (const Choice<ModuleSet>& word : kChoices<ModuleSet>)
+        if (!has(word.value, BlockModule::Operators) &&
+            (saves_scores || word.value != set_of(BlockModule::CoreAttention)))
+            values.push_back(static_cast<int>(word.value));
     return values;
 }
 
@@ -260,7 +260,7 @@ std::vector<PlanChoice> ways_to_share_layers(const SearchSetup& setup) {
     way.degrees = setup.parallel.degrees;
     way.degrees.pipeline = 1;
     way.degrees.zero = 0;
-    way.degrees.recompute = RecomputeKind::None;
+    way.degrees.recompute = {};
     std::vector<PlanChoice> ways = {way};
     for (const DegreeFacts& facts : kDegrees) {
         if (!facts.divides_layers)
@@ -300,7 +300,7 @@ public:
     std::vector<PlanChoice> made() {
         PlanChoice choice;
         choice.degrees = setup_.parallel.degrees;
-        choice.degrees.recomputed = 1;
+        choice.degrees.recomputed = {};
         add_degrees(choice, 0);
         if (choices_.empty())
             refuse_all();
@@ -415,7 +415,7 @@ std::optional<PlanChoice> choice_of(const Recipe& recipe, const SearchSetup& set
     choice.degrees.zero = recipe.zero;
     choice.degrees.zero_group = 0;
     choice.degrees.recompute = recipe.recompute;
-    choice.degrees.recomputed = 1;
+    choice.degrees.recomputed = {};
     choice.stages = recipe.pipeline * recipe.chunks;
     choice.micro_batch_size = recipe.micro_batch_size;
     for (const Schedule& schedule : schedules())

@@ -180,6 +180,20 @@ const std::vector<TypedMistake>& typed_mistakes() {
          {"--> training.gradient_type", "keep gradients and states in the layout of the weights", "remove the key"}},
         {"simulate gpt.yaml --set training.optimizer=muon",
          {"only transformers say which parameters are matrices", "write optimizer: adamw"}},
+        {"simulate llama.yaml --set parallel.recompute=layernorm+mpl",
+         {"'parallel.recompute' is 'layernorm+mpl'", "join some of none, selective",
+          "mla_up_proj, mlp_act, moe_act, mlp"}},
+        {"simulate llama.yaml --set parallel.recompute=layernorm+moe_act",
+         {"has moe_act", "leave moe_act out"},
+         2,
+         "A module that no block has",
+         "`parallel.recompute` names modules of the blocks. Words for several modules, such as `norms`, fit every "
+         "model."},
+        {"simulate llama.yaml --set 'parallel.recompute={kind: norms, group: 2}'",
+         {"groups of blocks are recomputed as a whole", "write kind: full, or remove group"}},
+        {"simulate llama.yaml --set 'parallel.recompute={kind: full, first: 2, every: 2}'",
+         {"two rules that choose blocks", "write one of them"}},
+        {"simulate llama.yaml --set 'parallel.recompute={kind: full, first: 0}'", {"at least 1"}},
         {"simulate gpt.yaml --set pipeline.recompute=full", {"did you mean 'all'?", "it can be: none, all"}},
         {"simulate gpt.yaml --set pipeline.recompute=True", {"did you mean 'all'?"}},
         {"simulate gpt.yaml --set training.shard_optimizer=True", {"write true"}},
@@ -263,6 +277,9 @@ protected:
         write("thousand.yaml",
               "workload: {model: uniform, stages: 1000}\ncluster: {devices: 1000}\n"
               "pipeline: {schedule: 1f1b, micro_batches: 1}\n");
+        write("llama.yaml",
+              "workload: {model: llama-3.2-1b, sequence_length: 2048}\ncluster: {devices: 2, device: h100-sxm-80}\n"
+              "parallel: {pipeline: 2}\npipeline: {mini_batch: 4}\ntraining: {precision: bf16}\n");
         write("readme.md", "# Title\n\ntext: with: colons\n");
         write("longkey.yaml", std::string(5000, 'a') + ": 1\n");
         write("dead.csv", "0B0,0F0\n1F0,1B0\n");

@@ -67,8 +67,8 @@ TEST(Parallel, ReadsWhatIsRecomputedAndOverlapped) {
                                                             "expert], release: nemo-2024, attention: flash",
                                        kBatch));
     const Parallel& parallel = config.parallel.degrees;
-    EXPECT_EQ(parallel.recompute, RecomputeKind::Full);
-    EXPECT_EQ(parallel.recomputed, 0.5);
+    EXPECT_EQ(parallel.recompute, set_of(BlockModule::Block));
+    EXPECT_EQ(parallel.recomputed, (RecomputedBlocks{BlockRule::Share, 0.5}));
     EXPECT_EQ(parallel.program().overlap, (Overlap{.data = true, .expert = true}));
     EXPECT_EQ(parallel.program().attention, AttentionKernels::Flash);
     EXPECT_EQ(load(config.yaml).yaml, config.yaml);

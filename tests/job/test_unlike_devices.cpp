@@ -167,7 +167,7 @@ TEST(UnlikeDevices, DegreesMayDifferBetweenStages) {
         ASSERT_EQ(read.parallel.of_stages.size(), 2u) << read.yaml;
         EXPECT_EQ(read.parallel.degrees_of(0).tensor, 4);
         EXPECT_EQ(read.parallel.degrees_of(1).tensor, 2);
-        EXPECT_EQ(read.parallel.degrees_of(1).recompute, RecomputeKind::Full);
+        EXPECT_EQ(read.parallel.degrees_of(1).recompute, set_of(BlockModule::Block));
         EXPECT_EQ(read.parallel.first_rank_of(1), 4);
         EXPECT_EQ(read.parallel.degrees.data, 1);
         ASSERT_EQ(read.parallel.makes.size(), 2u);

@@ -131,7 +131,7 @@ const std::map<std::string, std::vector<std::string>>& values_by_key() {
         {"parallel.context", {"2", "[2, 1]", "4"}},
         {"parallel.zero", {"1", "3", "[1, 0]"}},
         {"parallel.expert_load", {"1.5"}},
-        {"parallel.recompute", {"full"}},
+        {"parallel.recompute", {"full", "mlp"}},
         {"parallel.overlap", {"[]"}},
         {"pipeline.schedule", {"gpipe"}},
         {"pipeline.split", {"[fc2]", "[block.3]", "[b, c, d]", "even"}},

@@ -186,6 +186,41 @@ TEST(TrainingArguments, OfMegatronRecomputeSomeBlocksOfEachStage) {
         EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
 }
 
+// The rules that choose blocks are Megatron-LM's methods, and modules have its names.
+TEST(TrainingArguments, OfMegatronNameWhatIsRecomputed) {
+    const auto lines = [](const std::string& model, const std::string& recompute) {
+        const std::string text =
+            text_for("megatron-lm", model, "tensor: 8, pipeline: 8, recompute: " + recompute, "mini_batch: 16");
+        std::string found;
+        for (std::size_t at = text.find("--recompute"); at != std::string::npos; at = text.find("--recompute", at + 1))
+            found += text.substr(at + 12, text.find('\n', at) - at - 12) + "; ";
+        return found;
+    };
+    EXPECT_EQ(lines("llama-3-70b", "{kind: full, first: 3}"), "granularity full; method block; num-layers 3; ");
+    EXPECT_EQ(lines("llama-3-70b", "{kind: full, group: 5}"), "granularity full; method uniform; num-layers 5; ");
+    EXPECT_EQ(lines("llama-3-70b", "{kind: full, every: 2}"), "granularity full; method block; num-layers 5; ");
+    EXPECT_EQ(lines("llama-3-70b", "full"), "granularity full; method uniform; num-layers 1; ");
+    EXPECT_EQ(lines("llama-3-70b", "core_attn"), "activations; ");
+    EXPECT_EQ(lines("llama-3-70b", "mlp+layernorm"), "granularity selective; modules layernorm mlp; ");
+    EXPECT_EQ(lines("llama-3-70b", "none"), "");
+}
+
+TEST(TrainingArguments, OfTorchtitanRecomputeOperatorsOrBlocks) {
+    const auto has = [](const std::string& recompute, const std::string& line) {
+        return has_line(text_for("torchtitan", "llama-3-8b", "zero: 3, release: torchtitan, recompute: " + recompute,
+                                 "mini_batch: 64"),
+                        line);
+    };
+    EXPECT_TRUE(has("operators", "selective_ac_option = \"op\""));
+    EXPECT_TRUE(has("operators", "mode = \"selective\""));
+    EXPECT_TRUE(has("{kind: full, every: 3}", "selective_ac_option = \"3\""));
+    EXPECT_TRUE(has("full", "mode = \"full\""));
+    for (const char* recompute : {"norms", "{kind: full, first: 2}", "{kind: operators, every: 2}"})
+        expect_says(
+            refusal_of("torchtitan", "llama-3-8b", fmt::format("zero: 3, recompute: {}", recompute), "mini_batch: 64"),
+            {"recomputes operators, or whole blocks", "{kind: full, every: n}"});
+}
+
 // 64 ranks are 2 stages of 32 replicas; 4 micro-batches of 2 sequences each
 TEST(TrainingArguments, OfTorchtitanAreItsToml) {
     EXPECT_EQ(
@@ -260,11 +295,10 @@ TEST(TrainingArguments, OfDeepSpeedAreItsJson) {
         "bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"},
         "optimizer": {"type": "AdamW", "params": {"lr": 3e-4, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1}},
         "gradient_clipping": 1.0})"));
-    EXPECT_EQ(arguments.notes,
-              (Notices{"start it with 64 ranks: torchrun --nnodes 8 --nproc-per-node 8",
-                       "the training script sets the degree of pipeline parallelism, 4",
-                       "the training script cuts the stages: 10, 10, 10, 10 blocks (PipelineModule)",
-                       "the training script recomputes: parallel.recompute is full, for a share of 1"}));
+    EXPECT_EQ(arguments.notes, (Notices{"start it with 64 ranks: torchrun --nnodes 8 --nproc-per-node 8",
+                                        "the training script sets the degree of pipeline parallelism, 4",
+                                        "the training script cuts the stages: 10, 10, 10, 10 blocks (PipelineModule)",
+                                        "the training script recomputes: parallel.recompute is full, share: 1"}));
 }
 
 // What the config does not say, the program decides, and a note says so. The optimizer is said: its states need memory.
@@ -345,8 +379,9 @@ TEST(TrainingArguments, RefuseWhatAProgramDoesNotHave) {
     expect_says(refusal_of("megatron-lm", "llama-3-70b", whole, "schedule: zb-v, stages: 8, mini_batch: 64"),
                 {"Megatron-LM has no schedule zb-v", "write schedule: 1f1b, interleaved"});
     expect_says(refusal_of("megatron-lm", "mpt-7b", "pipeline: 4", plain), {"no ALiBi positions, which mpt-7b has"});
-    expect_says(refusal_of("megatron-lm", "llama-3-70b", "pipeline: 4, tensor: 4, recompute: norms", plain),
-                {"recomputes norms, but no activations", "write recompute: none, selective or full"});
+    expect_says(
+        refusal_of("megatron-lm", "llama-3-70b", "pipeline: 4, tensor: 4, recompute: norms", plain),
+        {"recomputes norms, but no activations", "write recompute: none, full, or some of core_attn, layernorm"});
     expect_says(refusal_of("megatron-lm", "mixtral-8x7b", "tensor: 2, sequence: false", plain),
                 {"only if it has sequence parallelism", "write parallel.tensor: 1"});
     expect_says(refusal_of("torchtitan", "llama-3-70b", whole, plain),

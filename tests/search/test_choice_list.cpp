@@ -113,12 +113,12 @@ TEST(ChoiceList, TriesOnlyWhatIsListed) {
     for (const PlanChoice& choice : cluster_choices(config)) {
         EXPECT_EQ(choice.degrees.tensor, 2);
         EXPECT_EQ(choice.degrees.data, 4 / choice.degrees.pipeline);
-        EXPECT_EQ(choice.degrees.recompute, RecomputeKind::Full);
+        EXPECT_EQ(choice.degrees.recompute, set_of(BlockModule::Block));
         EXPECT_TRUE(choice.degrees.sequence);
         EXPECT_EQ(setup_of(config, choice).pipeline.micro_batches, 16 / choice.degrees.data / choice.micro_batch_size);
     }
     EXPECT_EQ(load(config.yaml).search.degrees[static_cast<std::size_t>(Degree::Recompute)],
-              (std::vector<std::vector<int>>{{static_cast<int>(RecomputeKind::Full)}}));
+              (std::vector<std::vector<int>>{{static_cast<int>(set_of(BlockModule::Block))}}));
     EXPECT_EQ(load(config.yaml).search.degrees[static_cast<std::size_t>(Degree::Pipeline)],
               (std::vector<std::vector<int>>{{2}, {4}}));
     // pipeline.mini_batch is of all replicas, and the search's default.

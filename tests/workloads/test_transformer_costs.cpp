@@ -46,9 +46,9 @@ TEST(TransformerCosts, SaveWhatThePaperCounts) {
     EXPECT_NEAR(block_of(job, 1).saved + input, s * h * (10 + 24 / t + 5 * a * s / (h * t)), 1e-3 * s * h);
     job.parallel.sequence = true;
     EXPECT_NEAR(block_of(job, 1).saved + input / t, s * h / t * (34 + 5 * a * s / h), 1e-3 * s * h);
-    job.parallel.recompute = RecomputeKind::Selective;
+    job.parallel.recompute = set_of(BlockModule::CoreAttention);
     EXPECT_NEAR(block_of(job, 1).saved + input / t, s * h / t * 34, 1e-3 * s * h);
-    job.parallel.recompute = RecomputeKind::Full;
+    job.parallel.recompute = set_of(BlockModule::Block);
     EXPECT_EQ(block_of(job, 1).saved, 0);
     EXPECT_GT(block_of(job, 1).scratch, 0);
 }
@@ -103,7 +103,7 @@ TEST(TransformerCosts, OfLaterSlicesGrowByTheirKeys) {
 // 0.75 of 2.039 TB/s; each of the three kernels takes 2.2 us more.
 TEST(TransformerCosts, RecomputeNormsAndActivationsOnly) {
     TransformerJob job = job_of(6144, 64, 48, 2, 1);
-    job.parallel.recompute = RecomputeKind::Norms;
+    job.parallel.recompute = *parse_modules("norms");
     const double bytes = 2 * 4.0 * 2048 * 6144 + 4.0 * 2048 * 24'576 / 2;
     EXPECT_NEAR(block_of(job, 1).parts.again, bytes / (0.75 * 2.039e12) + 3 * 2.2e-6, 1e-9);
 }
@@ -112,16 +112,16 @@ TEST(TransformerCosts, RecomputeNormsAndActivationsOnly) {
 // micro-batches of four. What is checked is the order of the four ways, and their distance.
 TEST(TransformerCosts, OrderTheWaysToRecomputeAsThePaperDoes) {
     TransformerJob job = job_of(6144, 64, 48, 8, 1);
-    const auto seconds = [&](bool sequence, RecomputeKind kind) {
+    const auto seconds = [&](bool sequence, ModuleSet kind) {
         job.parallel.sequence = sequence;
         job.parallel.recompute = kind;
         const TransformerLayerCost cost = block_of(job, 4);
         return cost.forward + cost.backward_input + cost.backward_weight;
     };
-    const double none = seconds(false, RecomputeKind::None);
-    const double full = seconds(false, RecomputeKind::Full);
-    const double selective = seconds(false, RecomputeKind::Selective);
-    const double with_sequence = seconds(true, RecomputeKind::Selective);
+    const double none = seconds(false, ModuleSet{});
+    const double full = seconds(false, set_of(BlockModule::Block));
+    const double selective = seconds(false, set_of(BlockModule::CoreAttention));
+    const double with_sequence = seconds(true, set_of(BlockModule::CoreAttention));
     EXPECT_GT(full / none, 1.25);  // the paper: 39 % more
     EXPECT_LT(full / none, 1.45);
     EXPECT_LT(selective / none, 1.12);  // 7 % more

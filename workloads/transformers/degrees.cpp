@@ -9,7 +9,7 @@ namespace pw {
 
 std::string print_degree(Degree degree, int value) {
     const DegreeFacts& facts = facts_of(degree);
-    return facts.names ? std::string(facts.names()[static_cast<std::size_t>(value)]) : std::to_string(value);
+    return facts.words != nullptr ? facts.words->print(value) : std::to_string(value);
 }
 
 std::string print_degree(Degree degree, const Parallel& of_all, const std::vector<Parallel>& of_stages) {

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -17,16 +18,22 @@ enum class Degree : std::uint8_t { Tensor, Pipeline, Context, Expert, Data, Zero
 
 inline constexpr int kHighestDegree = 1'000'000;
 
-// A value is a number, or the place of a name in the list of names.
+// Words of a value that is no number.
+struct DegreeWords {
+    std::vector<std::string_view> (*names)();
+    std::string (*print)(int value);
+    std::optional<int> (*parse)(std::string_view text);
+};
+
 struct DegreeFacts {
     Degree degree;
     const char* name;  // key of the blocks `parallel` and `search`, heading of tables, key of JSON
     const char* mark;  // before the value in the short name of a plan
     int least = 1, most = kHighestDegree;
-    bool by_stage = false;                               // stages may have unlike values
-    bool divides_layers = false;                         // the costs of a layer depend on it
-    const char* summary = name;                          // in a list of the degrees above the least; null: not listed
-    std::vector<std::string_view> (*names)() = nullptr;  // null: the value is a number
+    bool by_stage = false;               // stages may have unlike values
+    bool divides_layers = false;         // the costs of a layer depend on it
+    const char* summary = name;          // in a list of the degrees above the least; null: not listed
+    const DegreeWords* words = nullptr;  // null: the value is a number
     int (*value)(const Parallel&) = nullptr;
     void (*set)(Parallel&, int value) = nullptr;
 };
@@ -40,6 +47,13 @@ constexpr DegreeFacts with_member(DegreeFacts facts) {
     facts.set = [](Parallel& degrees, int value) { degrees.*member = static_cast<Value>(value); };
     return facts;
 }
+
+inline constexpr DegreeWords kModuleWords = {words_for_modules,
+                                             [](int value) { return print_modules(static_cast<ModuleSet>(value)); },
+                                             [](std::string_view text) -> std::optional<int> {
+                                                 const std::optional<ModuleSet> set = parse_modules(text);
+                                                 return set ? std::optional(static_cast<int>(*set)) : std::nullopt;
+                                             }};
 
 }  // namespace degree_rows
 
@@ -63,15 +77,15 @@ inline constexpr std::array kDegrees = {
                                                     .name = "recompute",
                                                     .mark = "recompute ",
                                                     .least = 0,
-                                                    .most = static_cast<int>(RecomputeKind::Full),
+                                                    .most = kAllModules,
                                                     .by_stage = true,
                                                     .summary = nullptr,
-                                                    .names = names_of<RecomputeKind>}),
+                                                    .words = &degree_rows::kModuleWords}),
 };
 
 constexpr const DegreeFacts& facts_of(Degree degree) { return kDegrees[static_cast<std::size_t>(degree)]; }
 
-// Prints "4", or "full".
+// Prints "4", "full", or "layernorm+mlp".
 std::string print_degree(Degree degree, int value);
 // Prints "4", or "4|2" if the devices of the pipeline differ. `of_stages` may be empty.
 std::string print_degree(Degree degree, const Parallel& of_all, const std::vector<Parallel>& of_stages);

@@ -13,6 +13,7 @@ constexpr double kRouting = 40;
 // The share of the bandwidth of plain kernels that sorting reaches: 0.5 of 0.67 on a B200
 // (MooreThreads/SimuMax@4dcaae5, configs/system/b200_bf16_ceperm.json).
 constexpr double kSorting = 0.5 / 0.67;
+constexpr ModuleSet kExperts = set_of(BlockModule::Experts, BlockModule::Operators);
 
 }  // namespace
 
@@ -27,68 +28,87 @@ double TransformerLayers::copies_to_domains(double copies) const {
     return copies * domains * (1 - std::pow(1 - 1.0 / domains, active)) / active;
 }
 
-void TransformerLayers::add_activation(Sum& sum, double values) const {
-    const ReleaseFacts release = job_.parallel.program();
-    const bool gated = job_.model.gated;
-    const double forward = gated ? (release.fuses ? 6 : 10) : (release.fuses ? 4 : 8);
-    const double backward = gated ? (release.fuses ? 10 : 16) : (release.fuses ? 6 : 12);
-    const double kernels = release.fuses ? 1 : 3;
+// `modules` make the activation of these values.
+void TransformerLayers::add_activation(Sum& sum, double values, ModuleSet modules) const {
+    const bool fuses = job_.parallel.program().fuses, gated = job_.model.gated;
+    const double forward = gated ? (fuses ? 6 : 10) : (fuses ? 4 : 8);
+    const double backward = gated ? (fuses ? 10 : 16) : (fuses ? 6 : 12);
+    const double kernels = fuses ? 1 : 3;
     sum.forward += kernels_.moved(forward * values);
-    if (job_.parallel.recompute == RecomputeKind::Norms)
-        sum.recomputed += kernels_.moved(forward * values) + kernels * kKernelEnds;
+    sum.repeat(kernels_.moved(forward * values) + kernels * kKernelEnds, modules);
     sum.backward += kernels_.moved(backward * values);
     sum.kernels += kernels;
-    sum.saved += kValue * values * (gated ? 2 : 1);
-    if (!release.fuses && gated)
-        sum.saved += kValue * values;
-    sum.recomputed_saved += keeps_input_of(LoraTarget::Fc2) ? kernels_.input_bytes() * values : 0;
+    sum.save(!fuses && gated ? kValue * values : 0, modules);
+    sum.save(keeps_input_of(LoraTarget::Fc2) ? kernels_.input_bytes() * values : 0, modules);
 }
 
-void TransformerLayers::add_dense(Sum& sum, double rows, double width) const {
+// `modules` make all of a dense MLP, or of shared experts.
+void TransformerLayers::add_dense(Sum& sum, double width, ModuleSet modules) const {
     const Transformer& model = job_.model;
-    const int pieces = job_.parallel.pieces();
-    const double hidden = model.hidden, matrices = model.gated ? 2 : 1;
-    sum.products += kernels_.linear(rows, hidden, matrices * width, pieces);
-    sum.products += kernels_.linear(rows, width, hidden, pieces);
+    const int matrices = model.gated ? 2 : 1, pieces = job_.parallel.pieces();
+    const double hidden = model.hidden, rows = sum.rows;
+    const LinearSeconds first = kernels_.linear(rows, hidden, matrices * width, pieces);
+    const LinearSeconds second = kernels_.linear(rows, width, hidden, pieces);
+    sum.products += first;
+    sum.products += second;
     sum.kernels += 2;
-    add_activation(sum, rows * width);
+    for (int matrix = 0; matrix < matrices; ++matrix) {
+        const ModuleSet made_by = sum.next_product(modules);
+        sum.save(kValue * rows * width, made_by);
+        sum.repeat((first.forward + kKernelEnds) / matrices, made_by);
+    }
+    add_activation(sum, rows * width, joined(modules, set_of(BlockModule::Activation, BlockModule::Operators)));
+    sum.output = sum.next_product({});
+    sum.repeat(second.forward + kKernelEnds, joined(modules, sum.output));
+    // Without a compiler, torchtitan saves the output though no backward reads the output.
+    const bool is_unread = !model.post_norms && sum.output == ModuleSet{};
+    if (has(sum.recompute, BlockModule::Operators) && is_unread && !job_.parallel.program().fuses)
+        sum.save(kValue * rows * hidden, {});
     sum.parameters.dense += (matrices + 1) * hidden * width;
     sum.parameters.add_other(model.bias ? matrices * width + hidden : 0);
 }
 
 void TransformerLayers::add_mlp(Sum& sum) const {
-    add_dense(sum, sum.rows, per_rank(job_.model.ffn, job_.parallel.tensor));
+    add_dense(sum, per_rank(job_.model.ffn, job_.parallel.tensor), kDenseMlp);
 }
 
 void TransformerLayers::add_experts(Sum& sum) const {
     const Transformer& model = job_.model;
     const Parallel& parallel = job_.parallel;
     const ReleaseFacts release = parallel.program();
-    const double hidden = model.hidden, matrices = model.gated ? 2 : 1;
     const Experts& experts = *model.experts;
     if (experts.shared_width > 0)
-        add_dense(sum, sum.rows, per_rank(experts.shared_width, parallel.tensor));
+        add_dense(sum, per_rank(experts.shared_width, parallel.tensor), kSharedExperts);
+    sum.output = kOperators;  // copies of a token are added up
+    const double hidden = model.hidden, matrices = model.gated ? 2 : 1;
     const double tokens = sum.rows / parallel.tensor;  // whose experts this device chooses
     const double copies = tokens * experts.active;
     const double received = copies * parallel.fullest_expert();  // all ranks wait for the rank with the most tokens
     const double own = per_rank(experts.count, parallel.expert);
-    sum.products += kernels_.experts(own, received / own, hidden, matrices * experts.width);
-    sum.products += kernels_.experts(own, received / own, experts.width, hidden);
-    sum.products += kernels_.linear(tokens, hidden, experts.count);
-    add_activation(sum, received * experts.width);
+    LinearSeconds products = kernels_.experts(own, received / own, hidden, matrices * experts.width);
+    products += kernels_.experts(own, received / own, experts.width, hidden);
+    products += kernels_.linear(tokens, hidden, experts.count);
+    sum.products += products;
+    sum.save(kValue * received * experts.width * matrices, kExperts);
+    add_activation(sum, received * experts.width, joined(kExperts, set_of(BlockModule::ExpertActivation)));
     sum.parameters.experts += own * (matrices + 1) * hidden * experts.width;
     sum.parameters.dense += hidden * experts.count;
     // Copies are put in the order of their experts and back: each is read and written twice in every pass.
-    sum.forward += kernels_.moved(2 * kValue * 2 * copies * hidden / kSorting);
-    sum.backward += kernels_.moved(2 * kValue * 2 * copies * hidden / kSorting);
-    sum.kernels += kRouting + 2 * own;  // a product for each expert
-    sum.saved += (kValue + kernels_.input_bytes()) * received * hidden;
+    const double sorting = kernels_.moved(2 * kValue * 2 * copies * hidden / kSorting);
+    const double kernels = kRouting + 2 * own;  // a product for each expert
+    sum.forward += sorting;
+    sum.backward += sorting;
+    sum.kernels += kernels;
+    sum.repeat(products.forward + sorting + kernels * kKernelEnds, kExperts);
+    // What messages bring is saved by torchtitan, too.
+    sum.save((kValue + kernels_.input_bytes()) * received * hidden, set_of(BlockModule::Experts));
     const double sent = release.sends_once ? copies_to_domains(received) : received;
     const double messages =
         2 * collective_seconds(Collective::AllToAll, kValue * sent * hidden, {parallel.expert, 1}, job_.fabric);
     const double computing = sum.products.forward + sum.forward;
-    sum.expose(&PassParts::experts, release.overlap.expert ? exposed(messages, computing) : messages,
-               release.overlap.expert ? exposed(messages, 2 * computing) : messages);
+    const double in_forward = release.overlap.expert ? exposed(messages, computing) : messages;
+    sum.repeat(in_forward, set_of(BlockModule::Experts));
+    sum.expose(&PassParts::experts, in_forward, release.overlap.expert ? exposed(messages, 2 * computing) : messages);
 }
 
 }  // namespace pw

@@ -26,6 +26,7 @@ constexpr double kUnaccounted = 1 / (1 - 0.0368);
 // Seconds in which the host launches a kernel from Python: PyTorch 2.11 on the host of results/h100
 // (host_us_per_kernel).
 constexpr double kLaunch = 27.45e-6;
+
 }  // namespace
 
 double collective_seconds(Collective kind, double bytes_per_number, const LayerParameters& parameters,
@@ -47,36 +48,6 @@ double TransformerLayers::output_bytes(int sequences) const {
     return kValue * rows * job_.model.hidden / (parallel.sequence ? parallel.tensor : 1);
 }
 
-void TransformerLayers::add_norms(Sum& sum, const LayerForm& form) const {
-    const ReleaseFacts release = job_.parallel.program();
-    const Transformer& model = job_.model;
-    const bool fused = release.fuses_norms || model.norm != NormKind::RmsNorm;  // PyTorch has a kernel of LayerNorm
-    const double hidden = model.hidden, values = sum.divided * hidden;
-    const int parts = form.parts(), norms = parts * (model.post_norms ? 2 : 1);
-    // Each norm reads and writes the residual stream. If not fused, norms are in fp32 with separate kernels.
-    const double seconds = kernels_.moved(norms * values * (fused ? 4 : 30));
-    sum.forward += seconds;
-    if (job_.parallel.recompute == RecomputeKind::Norms)
-        sum.recomputed += seconds + norms * (fused ? 1 : 6) * kKernelEnds;
-    sum.backward += kernels_.moved(norms * values * (fused ? 6 : 50));
-    // A residual sum for each part, and the sums of their gradients. Parallel parts are added in one kernel.
-    const bool at_once = model.parallel && parts == 2;
-    const double forward = at_once ? (release.dropout ? 10 : 8) : parts * (release.dropout ? 7 : 6);
-    const double backward = at_once ? (release.dropout ? 18 : 8) : parts * (release.dropout ? 11 : 6);
-    sum.forward += kernels_.moved(values * forward);
-    sum.backward += kernels_.moved(values * backward);
-    sum.kernels += norms * (fused ? 1 : 6) + (at_once ? 1 : parts);
-    sum.saved += at_once ? 0 : kValue * values * (parts - 1);  // the residual stream between attention and MLP
-    if (form.mixer != Mixer::None)                             // outputs of the norms
-        sum.recomputed_saved += keeps_input_of(LoraTarget::Qkv) ? kValue * values : 0;
-    if (form.feed != Feed::None)
-        sum.recomputed_saved += keeps_input_of(LoraTarget::Fc1) ? kValue * values : 0;
-    sum.saved += model.post_norms ? kValue * values * parts : 0;  // inputs of the norms after the parts
-    sum.saved += release.dropout ? values * parts : 0;            // masks
-    sum.saved += fused ? 0 : norms * (kFloat + kValue) * values;  // copies in fp32, and before the weights
-    sum.parameters.add_other((model.norm == NormKind::LayerNorm ? 2 : 1) * norms * hidden);
-}
-
 // The gradients of frozen matrices are not computed. With `adapters` the layer has adapters.
 void TransformerLayers::freeze(Sum& sum, bool adapters) const {
     if (!job_.lora)
@@ -94,7 +65,7 @@ void TransformerLayers::freeze(Sum& sum, bool adapters) const {
     sum.parameters.dense += added.parameters;
 }
 
-TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes) const {
+TransformerLayerCost TransformerLayers::finished(const Sum& sum) const {
     const Parallel& parallel = job_.parallel;
     const ReleaseFacts release = parallel.program();
     TransformerLayerCost cost;
@@ -114,25 +85,23 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes
     forward += sum.exposed_forward;
     backward += sum.exposed_backward;
     const double once = backward;
-    const double share = recomputes ? parallel.recomputed : 0;
-    const double kept = sum.saved + sum.recomputed_saved;
-    cost.saved = kept;
+    const double kept = sum.saved + sum.dropped;
     cost.keys_and_values = sum.keys_and_values;
     cost.scratch = sum.scratch;
-    if (parallel.recompute == RecomputeKind::Full) {
+    if (has(sum.recompute, BlockModule::Block)) {
         // A checkpointed block saves the states of its random numbers. Recomputation saves them, sets them, and sets
         // them back (Megatron-LM, tensor_parallel/random.py).
         const double states = release.dropout ? kRandomStates * kLaunch : 0;
         const double launched_forward = sum.kernels * kLaunch + states;
         cost.parts.launches += std::max(0.0, launched_forward - forward);
         forward = std::max(forward, launched_forward);
-        backward += share * std::max(forward, launched_forward + 2 * states);
-        cost.saved = (1 - share) * kept;
-        cost.scratch += share * kept;
+        backward += sum.share * std::max(forward, launched_forward + 2 * states);
+        cost.saved = (1 - sum.share) * kept;
+        cost.scratch += kept;
     } else {
-        backward += share * sum.recomputed;
-        if (parallel.recompute == RecomputeKind::Norms)
-            cost.saved = sum.saved + (1 - share) * sum.recomputed_saved;
+        backward += sum.share * sum.recomputed;
+        cost.saved = sum.saved + (1 - sum.share) * sum.dropped;
+        cost.scratch += sum.dropped;
     }
     cost.parts.again = backward - once;
     const ParameterRanks sharers = parallel.sharing_ranks();
@@ -168,79 +137,14 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum, bool recomputes
     return cost;
 }
 
-// A kind of part is a row here.
-TransformerLayers::AddPart TransformerLayers::adder_of(Mixer mixer) {
-    constexpr AddPart kAdders[] = {nullptr, &TransformerLayers::add_full_attention,
-                                   &TransformerLayers::add_windowed_attention, &TransformerLayers::add_mamba};
-    return kAdders[static_cast<std::size_t>(mixer)];
-}
-
-TransformerLayers::AddPart TransformerLayers::adder_of(Feed feed) {
-    constexpr AddPart kAdders[] = {nullptr, &TransformerLayers::add_mlp, &TransformerLayers::add_experts};
-    return kAdders[static_cast<std::size_t>(feed)];
-}
-
-TransformerLayers::Sum TransformerLayers::sum_of(int sequences) const {
+TransformerLayers::Sum TransformerLayers::sum_of(int sequences, double share) const {
     Sum sum;
+    sum.share = share;
+    sum.recompute = share > 0 ? job_.parallel.recompute : ModuleSet{};
     sum.sequences = sequences;
     sum.rows = rows_of(sequences);
     sum.divided = sum.rows / (job_.parallel.sequence ? job_.parallel.tensor : 1);
     return sum;
-}
-
-// Adds the messages of tensor ranks: `parts` times they gather the input of `products` and scatter the output, or sum
-// it.
-void TransformerLayers::add_tensor_messages(Sum& sum, double parts, const LinearSeconds& products) const {
-    const Parallel& parallel = job_.parallel;
-    const ReleaseFacts release = parallel.program();
-    const double bytes = kValue * sum.rows * job_.model.hidden;
-    const RankGroup group{parallel.tensor, 1};
-    const double sum_all = collective_seconds(Collective::AllReduce, bytes, group, job_.fabric);
-    const double gather = collective_seconds(Collective::AllGather, bytes, group, job_.fabric);
-    const double scatter = collective_seconds(Collective::ReduceScatter, bytes, group, job_.fabric);
-    const double each = products.weight / 2 / parts;  // gradients of weights while a message is under way
-    if (parallel.sequence) {
-        const double messages = gather + scatter;
-        if (release.overlap.tensor) {
-            // Messages and products alternate in as many pieces as there are ranks. The first piece is not hidden.
-            const double first = messages / parallel.tensor;
-            sum.expose(
-                &PassParts::tensor, parts * (first + exposed(messages - first, products.forward / parts)),
-                parts * (first + exposed(messages - first + gather, (products.input + products.weight) / parts)));
-        } else {
-            // First, the gradient of the output is gathered. Then the input is gathered again and the gradient
-            // scattered.
-            const double hidden_ones =
-                release.overlap.tensor_backward ? exposed(gather, each) + exposed(scatter, each) : gather + scatter;
-            sum.expose(&PassParts::tensor, parts * messages, parts * (gather + hidden_ones));
-        }
-    } else {
-        sum.expose(&PassParts::tensor, parts * sum_all,
-                   parts * (release.overlap.tensor_backward ? exposed(sum_all, each) : sum_all));
-    }
-    sum.kernels += 2 * parts;
-}
-
-void TransformerLayers::add_parts(Sum& sum, const LayerForm& form) const {
-    const Transformer& model = job_.model;
-    add_norms(sum, form);
-    if (const AddPart add = adder_of(form.mixer))
-        (this->*add)(sum);
-    const LinearSeconds of_mixer = sum.products;
-    if (const AddPart add = adder_of(form.feed))
-        (this->*add)(sum);
-    freeze(sum, true);
-    // Parts that all tensor ranks compute together. Routed experts have messages of their own.
-    const bool has_dense = form.feed == Feed::Mlp || (form.feed == Feed::Experts && model.experts->shared_width > 0);
-    const int parts = (form.mixer != Mixer::None ? 1 : 0) + (has_dense ? 1 : 0);
-    if (job_.parallel.tensor > 1 && parts > 0)
-        add_tensor_messages(sum, model.parallel ? 1 : parts, has_dense ? sum.products : of_mixer);
-}
-
-TransformerLayerCost TransformerLayers::block(const LayerForm& form, int sequences) const {
-    Sum sum = sum_of(sequences);
-    add_parts(sum, form);
-    return finished(sum, true);
 }
 
 // A module on another device than the embedding has a copy of the embedding's table, as in Megatron-Core. The
@@ -249,14 +153,14 @@ TransformerLayerCost TransformerLayers::mtp(int sequences) const {
     const Parallel& parallel = job_.parallel;
     const Transformer& model = job_.model;
     const double hidden = model.hidden, norm = model.norm == NormKind::LayerNorm ? 2 : 1;
-    Sum sum = sum_of(sequences);
+    Sum sum = sum_of(sequences, parallel.recomputed.share_of_further());
     add_lookup(sum);
     const double values = sum.divided * hidden;
     // Three norms, and the joining of two inputs, each read and written.
     sum.forward += kernels_.moved(values * (3 * 4 + 8));
     sum.backward += kernels_.moved(values * (3 * 6 + 8));
     sum.kernels += 4;
-    sum.saved += kValue * values * 5;  // inputs of the norms, and the joined inputs
+    sum.save(kValue * values * 5, {});  // inputs of the norms, and the joined inputs
     const double outputs = per_rank(model.hidden, parallel.tensor);
     sum.products += kernels_.linear(sum.rows, 2 * hidden, outputs);
     sum.kernels += 1;
@@ -269,7 +173,7 @@ TransformerLayerCost TransformerLayers::mtp(int sequences) const {
                    collective_seconds(Collective::ReduceScatter, bytes, group, job_.fabric));
     }
     add_parts(sum, model.form_of_mtp());
-    return finished(sum, true);
+    return finished(sum);
 }
 
 void TransformerLayers::add_lookup(Sum& sum) const {
@@ -296,7 +200,7 @@ TransformerLayerCost TransformerLayers::embedding(int sequences) const {
     const double positions = job_.model.position == PositionKind::Learned ? job_.model.positions : 0;
     sum.parameters.add_other(table_of_rank() + positions * job_.model.hidden / job_.parts);
     freeze(sum, false);
-    return finished(sum, false);
+    return finished(sum);
 }
 
 // Returns the rows of a rank. Frameworks pad the vocabulary to a multiple of 128 rows per rank.
@@ -317,7 +221,7 @@ TransformerLayerCost TransformerLayers::final_norm(int sequences) const {
     sum.saved = kValue * values;
     sum.parameters.add_other(norm_parameters());
     freeze(sum, false);
-    return finished(sum, false);
+    return finished(sum);
 }
 
 double TransformerLayers::table_of_rank() const { return vocabulary_part() * job_.model.hidden; }
@@ -362,26 +266,59 @@ TransformerLayerCost TransformerLayers::head(int sequences) const {
     const bool shares = model.tied && (parallel.pipeline == 1 || job_.parts > 1);
     sum.parameters.add_other((has_norm ? norm_parameters() : 0) + (shares ? 0 : columns * hidden));
     freeze(sum, false);
-    return finished(sum, false);
+    return finished(sum);
 }
 
 std::vector<TransformerLayerCost> TransformerLayers::all(int sequences) const {
     const auto parts = static_cast<std::size_t>(job_.parts);
+    const std::vector<int> places = places_in_stages();
     std::vector<TransformerLayerCost> costs(parts, embedding(sequences));
-    std::map<LayerForm, TransformerLayerCost> blocks;  // equal blocks are computed once
+    std::map<std::pair<LayerForm, double>, TransformerLayerCost> blocks;  // equal blocks are computed once
     for (int layer = 0; layer < job_.model.layers; ++layer) {
-        const LayerForm form = job_.model.form(layer);
-        auto found = blocks.find(form);
+        const double share = job_.parallel.recomputed.share_at(places[static_cast<std::size_t>(layer)]);
+        const std::pair kind{job_.model.form(layer), share};
+        auto found = blocks.find(kind);
         if (found == blocks.end())
-            found = blocks.emplace(form, block(form, sequences)).first;
+            found = blocks.emplace(kind, block(kind.first, sequences, share)).first;
         costs.push_back(found->second);
     }
+    join_groups(costs, places, output_bytes(sequences));
     if (job_.model.mtp > 0)
         costs.insert(costs.end(), static_cast<std::size_t>(job_.model.mtp), mtp(sequences));
     if (parts > 1)
         costs.push_back(final_norm(sequences));
     costs.insert(costs.end(), parts, head(sequences));
     return costs;
+}
+
+// Returns the place of each block among the blocks of its stage, or -1 if the stages are not known.
+std::vector<int> TransformerLayers::places_in_stages() const {
+    std::vector<int> places(static_cast<std::size_t>(job_.model.layers), -1);
+    const auto stage_of = [&](std::size_t block) {
+        return job_.stage_of[block + static_cast<std::size_t>(job_.parts)];
+    };
+    for (std::size_t block = 0; block < places.size() && !job_.stage_of.empty(); ++block)
+        places[block] = block > 0 && stage_of(block - 1) == stage_of(block) ? places[block - 1] + 1 : 0;
+    return places;
+}
+
+// The backward of a group first repeats its forward. It then has all that the blocks of the group keep, their inputs
+// but the first, and a gradient between two blocks.
+void TransformerLayers::join_groups(std::vector<TransformerLayerCost>& costs, const std::vector<int>& places,
+                                    double output) const {
+    const int most = job_.parallel.recomputed.group();
+    const auto first = static_cast<std::size_t>(job_.parts);
+    for (std::size_t begin = 0, end = 0; begin < places.size(); begin = end) {
+        double scratch = 0;
+        for (end = begin; end < places.size() && (end == begin || places[end] % most > 0); ++end)
+            scratch += costs[first + end].scratch;
+        if (most == 1 || places[begin] < 0 || end == begin + 1)
+            continue;
+        for (std::size_t block = begin; block < end; ++block) {
+            costs[first + block].scratch = scratch + static_cast<double>(end - begin) * output;
+            costs[first + block].saves_output = block + 1 == end;
+        }
+    }
 }
 
 }  // namespace pw

@@ -24,6 +24,7 @@ double collective_seconds(Collective kind, double bytes_per_number, const LayerP
 struct TransformerLayerCost {
     double forward = 0, backward_input = 0, backward_weight = 0;  // seconds
     double saved = 0;            // bytes from the forward to the backward, in addition to the layer's input
+    bool saves_output = true;    // false: the next layer is of the same group, which is recomputed as a whole
     double scratch = 0;          // bytes during a pass
     PassParts parts;             // of forward and backward
     LayerParameters parameters;  // trained
@@ -46,7 +47,9 @@ public:
 
 private:
     TransformerLayerCost embedding(int sequences) const;
-    TransformerLayerCost block(const LayerForm& form, int sequences) const;
+    TransformerLayerCost block(const LayerForm& form, int sequences, double share) const;
+    std::vector<int> places_in_stages() const;
+    void join_groups(std::vector<TransformerLayerCost>& costs, const std::vector<int>& places, double output) const;
     TransformerLayerCost mtp(int sequences) const;   // a module that predicts a further token, without its head
     TransformerLayerCost head(int sequences) const;  // final norm (unless divided), product with the vocabulary, loss
     TransformerLayerCost final_norm(int sequences) const;
@@ -55,22 +58,27 @@ private:
     using AddPart = void (TransformerLayers::*)(Sum& sum) const;
     static AddPart adder_of(Mixer mixer);
     static AddPart adder_of(Feed feed);
-    Sum sum_of(int sequences) const;
+    // What a tensor rank has: heads, values of a query and of a value, values per token of all keys and values.
+    struct AttentionShape {
+        double heads, key_width, value_width, keys_and_values = 0;
+    };
+    Sum sum_of(int sequences, double share = 0) const;  // `share` of the layer recomputes
     void add_parts(Sum& sum, const LayerForm& form) const;
     void add_full_attention(Sum& sum) const { add_attention(sum, 0); }
     void add_windowed_attention(Sum& sum) const { add_attention(sum, job_.model.window); }
+    AttentionShape add_attention_inputs(Sum& sum) const;
     void add_attention(Sum& sum, int window) const;
     void add_mamba(Sum& sum) const;
     void add_mlp(Sum& sum) const;
     void add_experts(Sum& sum) const;
-    void add_dense(Sum& sum, double rows, double width) const;
-    void add_activation(Sum& sum, double values) const;
+    void add_dense(Sum& sum, double width, ModuleSet modules) const;
+    void add_activation(Sum& sum, double values, ModuleSet modules) const;
     void add_norms(Sum& sum, const LayerForm& form) const;
     void add_tensor_messages(Sum& sum, double parts, const LinearSeconds& products) const;
     void add_lookup(Sum& sum) const;
     void freeze(Sum& sum, bool adapters) const;
     bool keeps_input_of(LoraTarget target) const { return !job_.lora || job_.lora->has(target); }
-    TransformerLayerCost finished(const Sum& sum, bool recomputes) const;
+    TransformerLayerCost finished(const Sum& sum) const;
     double exposed(double messages, double computing) const;
     double vocabulary_part() const;
     double table_of_rank() const;    // numbers of a rank's part of the embedding's table

@@ -10,6 +10,11 @@ inline constexpr double kValue = 2, kFloat = 4;  // bytes of an activation, of a
 // of large copies (results/h100).
 inline constexpr double kKernelEnds = 2.2e-6;
 
+// Modules that make a part of a block, and repeat the part when they are recomputed.
+inline constexpr ModuleSet kOperators = set_of(BlockModule::Operators);
+inline constexpr ModuleSet kDenseMlp = set_of(BlockModule::Mlp);
+inline constexpr ModuleSet kSharedExperts = set_of(BlockModule::SharedExperts, BlockModule::Experts);
+
 inline double per_rank(double count, int ranks) { return count / ranks; }
 
 // The parts of a layer's passes.
@@ -24,11 +29,22 @@ struct TransformerLayers::Sum {
     PassParts messages;  // these by kind
     double kernels = 0;  // of a forward
     double scratch = 0;
-    double saved = 0, recomputed_saved = 0;
-    double keys_and_values = 0;  // bytes, part of `saved`
-    double recomputed = 0;       // seconds that recomputation repeats, unless it is full
+    double share = 0;  // of the layer that recomputes
+    ModuleSet recompute = {};
+    double saved = 0, dropped = 0;  // bytes that the backward reads, dropped: of recomputed modules
+    double keys_and_values = 0;     // bytes, part of `saved`
+    double recomputed = 0;          // seconds that recomputation repeats, unless it is full
+    int matrices = 0;               // products so far, without routers and routed experts
+    ModuleSet output = {};          // kOperators if they make the output of the part that was added last
     LayerParameters parameters, frozen;
     bool goes_back = true;  // whether the layer has a backward
+
+    // Adds bytes that the backward reads, which these modules make.
+    void save(double bytes, ModuleSet modules) { (overlap(modules, recompute) ? dropped : saved) += bytes; }
+    // Adds seconds of the forward, which recomputation of one of these modules repeats.
+    void repeat(double seconds, ModuleSet modules) { recomputed += overlap(modules, recompute) ? seconds : 0; }
+    // Returns the modules that make the output of the next product: `modules`, and every second one is of Operators.
+    ModuleSet next_product(ModuleSet modules) { return ++matrices % 2 == 0 ? joined(modules, kOperators) : modules; }
 
     // Adds by how much messages of a kind make the passes longer.
     void expose(double PassParts::*kind, double in_forward, double in_backward) {

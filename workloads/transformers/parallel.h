@@ -10,20 +10,14 @@
 #include "workloads/models/precision.h"
 #include "workloads/models/transformer.h"
 #include "workloads/transformers/framework.h"
+#include "workloads/transformers/recomputed_modules.h"
 
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <vector>
 
 namespace pw {
-
-enum class RecomputeKind : std::uint8_t { None, Selective, Norms, Full };
-template <>
-inline constexpr Choice<RecomputeKind> kChoices<RecomputeKind>[] = {
-    {"none", RecomputeKind::None},
-    {"selective", RecomputeKind::Selective},  // scores and probabilities of attention
-    {"norms", RecomputeKind::Norms},          // norms and activations
-    {"full", RecomputeKind::Full}};           // blocks
 
 // Degrees. Ranks are numbered with tensor innermost, then context, data and pipeline, as Megatron-LM does. Experts are
 // divided among the ranks of tensor x context x data of a stage.
@@ -39,8 +33,8 @@ struct Parallel {
     // weights in addition, which are gathered for each pass.
     int zero = 0;
     int zero_group = 0;  // replicas that divide the state (`zero`), 0: all
-    RecomputeKind recompute = RecomputeKind::None;
-    double recomputed = 1;   // share of the blocks for which `recompute` holds
+    ModuleSet recompute = {};
+    RecomputedBlocks recomputed = {};  // for which `recompute` holds
     double expert_load = 1;  // tokens of the expert rank with the most tokens, relative to the mean of the ranks
     Release release = Release::NeMo2025;
     std::optional<AttentionKernels> attention = {};  // absent: the release's
@@ -85,7 +79,8 @@ struct TransformerJob {
     // Into how many parts embedding and head are divided, a part for each device of the pipeline.
     int parts = 1;
     double corrected = 0;  // of a part of the head: bytes per logit that its backward moves more than a whole head's
-    std::optional<Lora> lora = {};  // absent: all parameters are trained
+    std::vector<int> stage_of = {};  // by layer, if `parallel.recomputed` depends on places. Empty: not known
+    std::optional<Lora> lora = {};   // absent: all parameters are trained
     Precision precision = Precision::Bf16;
     OptimizerKind optimizer = OptimizerKind::Sgd;
     KeptTypes types = {};

@@ -32,7 +32,7 @@ Recipe read_recipe(const Yaml& at) {
     recipe.chunks = degree("chunks");
     recipe.micro_batch_size = degree("micro_batch_size");
     recipe.zero = static_cast<int>(at["zero"].integer(0, 0, 3));
-    recipe.recompute = at["recompute"].choice(RecomputeKind::None);
+    recipe.recompute = at["recompute"].choice(ModuleSet{});
     recipe.source = at["source"].text();
     return recipe;
 }

@@ -18,7 +18,7 @@ struct Recipe {
     int tensor = 1, pipeline = 1, context = 1, expert = 1;
     int chunks = 1;  // stages of each device
     int micro_batch_size = 1, zero = 0;
-    RecomputeKind recompute = RecomputeKind::None;
+    ModuleSet recompute = {};
     std::string source;
 };
 

@@ -46,7 +46,7 @@ HeldOf<double> held_by(const LayerParameters& parameters, const TransformerJob& 
 }
 
 void add_layer(ProfiledModel& to, const std::string& name, const std::vector<int>& inputs,
-               const TransformerLayerCost& cost, double output, const TransformerJob& job, int samples) {
+               const TransformerLayerCost& cost, double made, const TransformerJob& job, int samples) {
     const int number = static_cast<int>(num_vertices(to.model.layers));
     PassTimes times;
     times.forward = nanoseconds(cost.forward);
@@ -56,9 +56,9 @@ void add_layer(ProfiledModel& to, const std::string& name, const std::vector<int
     LayerBytes bytes;
     bytes.weights = whole_bytes(held_by(cost.parameters, job).weights);
     bytes.frozen = whole_bytes(held_by(cost.frozen, job).weights);
-    bytes.output = whole_bytes(output);
+    bytes.output = whole_bytes(cost.saves_output ? made : 0);
     // B of a part of the head, or its W, begins with the probabilities that the sum over all parts gives.
-    (output == 0 && job.parts > 1 ? bytes.kept_until_weight : bytes.saved_until_input) = whole_bytes(cost.saved);
+    (made == 0 && job.parts > 1 ? bytes.kept_until_weight : bytes.saved_until_input) = whole_bytes(cost.saved);
     bytes.scratch = whole_bytes(cost.scratch + 2 * cost.gathered);
     add_profiled_layer(to, name, inputs, {{samples, times}}, bytes, samples);
     to.model.layers[number].frozen = job.lora && bytes.weights == 0;
