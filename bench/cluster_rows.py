@@ -25,11 +25,11 @@ from model_flops import NAMES, flops_per_token, of_dimensions, with_dimensions, 
 
 # Words of the rows without what follows in brackets, and what the config calls them.
 SCHEDULES = {"zb heuristic": "zb1p", "interleaved 1f1b": "interleaved", "1f1b interleaved": "interleaved"}
-EVERY_SECOND_BLOCK = {"kind": "full", "share": 0.5}
+EVERY_SECOND_BLOCK = {"kind": "full", "every": 2}
 RECOMPUTE = {
     "none": "none", "not stated": "none", "selective": "selective", "full": "full", "norm+activation": "norms",
     "selective (every other layer)": EVERY_SECOND_BLOCK,
-    "selective (per operator)": EVERY_SECOND_BLOCK,  # torchtitan: every second product of each block
+    "selective (per operator)": "operators",
 }
 PRECISIONS = ("mxfp8", "nvfp4", "fp8", "bf16", "fp16", "tf32", "fp32")
 # Each GPU of a host has an adapter, or the host has the number given.
@@ -74,6 +74,21 @@ ASSUMED = (
     (r"nemo-launcher-gpt3-5b", {"global_batch_sequences": 2048}),
     (r"torchtitan|megatron-2020", {"micro_batches": 1}),  # torchtitan accumulates no gradients unless told to
 )
+
+# What recipes recompute whose rows do not print it (NVIDIA-NeMo/Megatron-Bridge@067f987df, src/megatron/bridge/perf_recipes), by
+# model, device and samples of a micro-batch. Recipes with degrees other than those of the rows are left out.
+RECIPES = {
+    **{("llama-3-70b", device, samples): "none" for device in ("gb300", "gb200", "h100-sxm-80") for samples in (1, 2)},
+    **{("llama-3.1-405b", device, 1): "none" for device in ("gb300", "gb200")},
+    ("deepseek-v3", "gb300", 1): "none", ("deepseek-v3", "gb200", 1): "mla_up_proj",
+    ("gpt-oss-120b", "gb300", 4): "none", ("gpt-oss-120b", "b300", 4): "none",
+    ("gpt-oss-120b", "gb200", 4): "layernorm+moe_act", ("gpt-oss-120b", "b200", 4): "layernorm+moe_act",
+    ("gpt-oss-120b", "h100-sxm-80", 1): "layernorm+moe_act",
+    **{("qwen3-30b-a3b", device, samples): "none" for device in ("gb300", "gb200", "b300", "b200", "h100-sxm-80")
+       for samples in (1, 4, 8)},
+    **{("qwen3-235b-a22b", device, samples): "none" for device, samples in (("gb300", 2), ("gb200", 1), ("h100-sxm-80", 1))},
+}
+RECIPE_THAT_SAVES_ALL = ("gpt-oss-120b", "gb200", "mxfp8")  # its recipe in bf16 does not
 
 # Adapters of runs that print none, by the number of layers: NeMo's recipes for fine-tuning with LoRA (recipes/llama3_8b.py and
 # llama3_70b.py of NVIDIA-NeMo/NeMo, performance_mode), which do not divide the state of the optimizer.
@@ -217,6 +232,12 @@ def release_of(row):
 
 def recompute_of(row):
     text = str(row.get("recompute", "none")).strip().lower()
+    if text.startswith("as in the recipe") and "bridge-26" in row["group"]:
+        if (row["model"], row["device"], row["precision"]) == RECIPE_THAT_SAVES_ALL:
+            return "none"
+        text = RECIPES.get((row["model"], row["device"], row["micro_batch_sequences"]), text)
+        if "as in" not in text:
+            return text
     found = RECOMPUTE.get(text, RECOMPUTE.get(word(text)))
     if found is None:
         share = re.search(r"(\d+)\s*(?:of|/)\s*(\d+)", text)
@@ -237,7 +258,8 @@ def parallel_of(row):
         parallel["sequence"] = bool(row.get("sequence_parallel", True))
     if "all-to-all" in str(row.get("overlap", "")):
         parallel["overlap"] = ["tensor", "tensor_backward", "data", "pipeline", "expert"]
-    parallel["zero"] = row.get("zero", 0)
+    # Megatron-Bridge's rows name the group of FSDP, or have the distributed optimizer.
+    parallel["zero"] = row.get("zero", (3 if row["fsdp_group"] else 1) if "fsdp_group" in row else 0)
     if isinstance(row.get("zero1_group_gpus"), int):
         parallel["zero_group"] = row["zero1_group_gpus"]
     return {**parallel, "recompute": recompute_of(row), **release_of(row)}

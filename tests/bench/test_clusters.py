@@ -113,7 +113,14 @@ class Rows(unittest.TestCase):
         parallel = lambda **keys: cluster_rows.parallel_of({**ROW, **keys})
         self.assertEqual(parallel(recompute="full (not in the table)")["recompute"], "full")
         self.assertEqual(parallel(recompute="selective (every other layer)")["recompute"],
-                         {"kind": "full", "share": 0.5})
+                         {"kind": "full", "every": 2})
+        self.assertEqual(parallel(recompute="selective (per operator)")["recompute"], "operators")
+        bridge = lambda **keys: parallel(group="bridge-2604-pretrain", recompute="as in the recipe, not printed",
+                                         device="gb200", micro_batch_sequences=1, **keys)
+        self.assertEqual(bridge(model="deepseek-v3", precision="mxfp8")["recompute"], "mla_up_proj")
+        self.assertEqual(bridge(model="llama-3-70b", precision="mxfp8", zero=1)["recompute"], "none")
+        with self.assertRaisesRegex(cluster_rows.Unexpressed, "as in the recipe"):
+            bridge(model="kimi-k2", precision="mxfp8")
         self.assertEqual(parallel(zero1_group_gpus=8)["zero_group"], 8)
         self.assertNotIn("zero_group", parallel(zero1_group_gpus="all"))
         self.assertFalse(parallel(sequence_parallel=0)["sequence"])
