@@ -71,7 +71,10 @@ void read_recomputed(const KeyDomain&, const Yaml& at, Config& config, KeyReadin
                                                                           static_cast<std::int64_t>(rule.most)))
                                      : number.number(1, rule.least, rule.most)};
     }
-    if (parallel.recomputed.group() > 1 && !has(parallel.recompute, BlockModule::Block))
+    if (has_rule && parallel.recompute == ModuleSet{})
+        at.complain(fmt::format("'{}' chooses blocks and recomputes nothing in them", at.path()),
+                    "write kind: full, or recompute: none");
+    else if (parallel.recomputed.group() > 1 && !has(parallel.recompute, BlockModule::Block))
         at["group"].complain("groups of blocks are recomputed as a whole", "write kind: full, or remove group");
 }
 

@@ -193,6 +193,8 @@ const std::vector<TypedMistake>& typed_mistakes() {
          {"groups of blocks are recomputed as a whole", "write kind: full, or remove group"}},
         {"simulate llama.yaml --set 'parallel.recompute={kind: full, first: 2, every: 2}'",
          {"two rules that choose blocks", "write one of them"}},
+        {"simulate llama.yaml --set 'parallel.recompute={kind: none, first: 2}'",
+         {"chooses blocks and recomputes nothing", "write kind: full, or recompute: none"}},
         {"simulate llama.yaml --set 'parallel.recompute={kind: full, first: 0}'", {"at least 1"}},
         {"simulate gpt.yaml --set pipeline.recompute=full", {"did you mean 'all'?", "it can be: none, all"}},
         {"simulate gpt.yaml --set pipeline.recompute=True", {"did you mean 'all'?"}},
