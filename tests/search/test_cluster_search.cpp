@@ -161,7 +161,7 @@ std::string name_of_plan(const FoundPlan& plan) {
                    own.expert,
                    plan.choice.micro_batch_size,
                    own.zero,
-                   std::string(name_of(own.recompute)),
+                   print_modules(own.recompute),
                    plan.choice.schedule,
                    plan.choice.chunks()}
         .name();
@@ -242,6 +242,14 @@ TEST(ClusterSearch, BoundsEveryDivisionOfAHybrid) {
         EXPECT_LE(result.lower_bound, best) << memory;
         EXPECT_EQ(result.best()->step_time, best) << memory;
     }
+}
+
+TEST(ClusterSearch, FindsTheBestOfEveryConfigWithRecomputedModules) {
+    Space space = space_with_experts();
+    space.recompute = {"layernorm+moe_act", "moe"};
+    const std::string none = "recompute: [none]";
+    space.base.replace(space.base.find(none), none.size(), "recompute: [layernorm+moe_act, moe]");
+    expect_the_same(space);
 }
 
 // Few enough choices are ordered by costs that all are tried which might be faster.
