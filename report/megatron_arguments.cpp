@@ -1,15 +1,14 @@
 // Arguments of Megatron-LM's pretrain_gpt.py (megatron/training/arguments.py, core 0.15 and 0.16).
 #include "report/layouts.h"
+#include "report/megatron_recompute.h"
 #include "report/megatron_types.h"
 #include "report/training_programs.h"
 #include "schedules/orders/chunk_groups.h"
 #include "schedules/orders/schedule.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -121,16 +120,6 @@ std::optional<Refusal> refused_messages(const ExportedPlan& plan) {
                    "add pipeline to parallel.overlap, or write schedule: 1f1b"};
 }
 
-// Without a layout, modules of further tokens are on the last stage.
-bool has_equal_stages(const Job& job) {
-    const std::vector<int> blocks = blocks_by_stage(job);
-    for (std::size_t stage = 0; stage + 1 < job.split.layers.size(); ++stage)
-        for (const int layer : job.split.layers[stage])
-            if (job.model->layers[static_cast<std::size_t>(layer)].part == LayerPart::Mtp)
-                return false;
-    return std::adjacent_find(blocks.begin(), blocks.end(), std::not_equal_to<>()) == blocks.end();
-}
-
 std::string layout_of(const Job& job) { return megatron_layout(job.setup.workload, job.model->layers, job.split); }
 
 std::optional<Refusal> refused_layout(const ExportedPlan& plan) {
@@ -190,80 +179,12 @@ std::optional<Refusal> refused_optimizer(const ExportedPlan& plan) {
                    "write optimizer: adamw, or parallel.zero: 0"};
 }
 
-bool is_full(const ExportedPlan& plan) { return has(plan.parallel.recompute, BlockModule::Block); }
-
-// The modules that Megatron-LM names. It does not recompute the activation of a dense MLP by itself.
-constexpr ModuleSet kMegatronModules =
-    set_of(BlockModule::CoreAttention, BlockModule::Norms, BlockModule::UpProjection, BlockModule::ExpertActivation,
-           BlockModule::Mlp, BlockModule::Experts, BlockModule::SharedExperts);
-
-// A method of full recomputation and its number of layers.
-struct RecomputeMethod {
-    std::string_view name;
-    int layers;
-};
-
-// Returns nothing if the recomputed blocks are no whole number, the same for all stages.
-std::optional<RecomputeMethod> recompute_method(const ExportedPlan& plan) {
-    const RecomputedBlocks& blocks = plan.parallel.recomputed;
-    if (blocks.are_all() || blocks.rule == BlockRule::Group)
-        return RecomputeMethod{"uniform", blocks.group()};
-    if (blocks.rule == BlockRule::First)
-        return RecomputeMethod{"block", static_cast<int>(blocks.number)};
-    if (plan.job == nullptr)
-        return RecomputeMethod{"block", 0};  // not asked for
-    const double exact = blocks.share_at(-1) * blocks_by_stage(*plan.job).front();
-    if (!has_equal_stages(*plan.job) || std::abs(exact - std::round(exact)) > 1e-6)
-        return std::nullopt;
-    return RecomputeMethod{"block", static_cast<int>(std::round(exact))};
-}
-
-std::optional<Refusal> refused_blocks(const ExportedPlan& plan) {
-    const RecomputedBlocks& blocks = plan.parallel.recomputed;
-    if (blocks.are_all() || plan.parallel.recompute == ModuleSet{})
-        return std::nullopt;
-    if (!is_full(plan))
-        return Refusal{"parallel.recompute", fmt::format("{} recomputes modules in all blocks or in none", kMegatron),
-                       fmt::format("write kind: full, or remove {}", facts_of(blocks.rule).name)};
-    if (recompute_method(plan))
-        return std::nullopt;
-    const int count = blocks_by_stage(*plan.job).front();
-    return Refusal{
-        "parallel.recompute",
-        fmt::format("{} recomputes a whole number of blocks, the same in each stage, but a share of {} of {} blocks "
-                    "is none",
-                    kMegatron, blocks.share_at(-1), count),
-        has_equal_stages(*plan.job) ? fmt::format("write a multiple of {:.6g}", 1.0 / count)
-                                    : "write first: n, or stages with equally many blocks"};
-}
-
-std::optional<Refusal> refused_recompute(const ExportedPlan& plan) {
-    const int others = static_cast<int>(plan.parallel.recompute) & ~static_cast<int>(kMegatronModules);
-    if (is_full(plan) || others == 0)
-        return std::nullopt;
-    return Refusal{
-        "parallel.recompute",
-        overlap(plan.parallel.recompute, set_of(BlockModule::Activation))
-            ? fmt::format("{} recomputes norms, but no activations of a dense MLP", kMegatron)
-            : fmt::format("{} does not recompute {}", kMegatron, print_modules(static_cast<ModuleSet>(others))),
-        fmt::format("write recompute: none, full, or some of {} joined by +",
-                    fmt::join(names_of_modules(kMegatronModules), ", "))};
-}
-
-// The modules besides --recompute-activations, which are core_attn.
-ArgumentText recomputed_modules(const ExportedPlan& plan) {
-    if (is_full(plan) || plan.parallel.recompute == ModuleSet{} ||
-        plan.parallel.recompute == set_of(BlockModule::CoreAttention))
-        return std::nullopt;
-    return written(fmt::format("{}", fmt::join(names_of_modules(plan.parallel.recompute), " ")));
-}
-
 bool overlaps_experts(const ExportedPlan& plan) { return plan.release.overlap.expert && plan.parallel.expert > 1; }
 
 std::optional<Refusal> refused_expert_overlap(const ExportedPlan& plan) {
     if (!overlaps_experts(plan))
         return std::nullopt;
-    if (is_full(plan))
+    if (recomputes_blocks(plan))
         return Refusal{"parallel.recompute",
                        fmt::format("{} recomputes no blocks while messages of experts overlap passes", kMegatron),
                        "write recompute: none or selective, or remove expert from parallel.overlap"};
@@ -483,20 +404,10 @@ constexpr ArgumentRow kRows[] = {
          return switched_on_if(plan.parallel.recompute == set_of(BlockModule::CoreAttention));
      },
      refused_recompute},
-    {"--recompute-granularity",
-     [](const ExportedPlan& plan) -> ArgumentText {
-         return is_full(plan) ? "full" : written_if(recomputed_modules(plan).has_value(), "selective");
-     }},
+    {"--recompute-granularity", recompute_granularity},
     {"--recompute-modules", recomputed_modules},
-    {"--recompute-method",
-     [](const ExportedPlan& plan) -> ArgumentText {
-         return is_full(plan) ? written(recompute_method(plan)->name) : std::nullopt;
-     },
-     refused_blocks},
-    {"--recompute-num-layers",
-     [](const ExportedPlan& plan) -> ArgumentText {
-         return is_full(plan) ? written(recompute_method(plan)->layers) : std::nullopt;
-     }},
+    {"--recompute-method", recompute_method, refused_blocks},
+    {"--recompute-num-layers", recomputed_layers},
     {"--overlap-grad-reduce", [](const ExportedPlan& plan) { return switched_on_if(plan.release.overlap.data); }},
     {"--overlap-param-gather",
      [](const ExportedPlan& plan) { return switched_on_if(plan.release.overlap.data && plan.parallel.zero > 0); }},
