@@ -48,6 +48,9 @@ TEST(RecomputedBlocksOfConfigs, HaveModulesOfTheModel) {
     expect_says(refused("layernorm+mla_up_proj", "llama-3-70b"), {"no block of llama-3-70b has mla_up_proj"});
     expect_says(refused("shared_experts", "mixtral-8x7b"), {"no block of mixtral-8x7b has shared_experts"});
     expect_says(refused("mlp", "mixtral-8x7b"), {"no block of mixtral-8x7b has mlp", "leave mlp out"});
+    expect_says(refused("core_attn+layernorm", "mamba2-2.7b"), {"no block of mamba2-2.7b has core_attn"});
+    expect_says(refused("layernorm+mlp", "mamba2-2.7b"), {"no block of mamba2-2.7b has mlp"});
+    EXPECT_NO_THROW(load(config_with("mlp+core_attn", "nemotron-h-8b")));
     for (const char* recompute : {"norms", "moe_act", "moe+layernorm"})
         EXPECT_NO_THROW(load(config_with(recompute, "mixtral-8x7b"))) << recompute;
 }

@@ -167,6 +167,9 @@ TEST(TrainingArguments, OfMegatronHaveModulesOfFurtherTokens) {
     EXPECT_TRUE(has_line(text("[15, 15, 15, 16]"), "--pipeline-model-parallel-layout Et*15|t*15|t*15|t*16mL"));
     EXPECT_TRUE(has_line(text("Et*20|t*20|t*21|mL"), "--pipeline-model-parallel-layout Et*20|t*20|t*21|mL"));
     EXPECT_FALSE(contains(text_for("megatron-lm", "deepseek-v3", "pipeline: 4", "mini_batch: 64"), "--mtp"));
+    expect_says(refusal_of("megatron-lm", "deepseek-v3", "pipeline: 4, recompute: {kind: full, group: 2}",
+                           "mini_batch: 64", {"workload.mtp_layers=1"}),
+                {"modules of further tokens in groups of one block only", "write group: 1"});
     expect_says(
         refusal_of("torchtitan", "deepseek-v3", "zero: 3, expert: 8", "mini_batch: 64", {"workload.mtp_layers=1"}),
         {"predicts no further tokens", "write mtp_layers: 0"});

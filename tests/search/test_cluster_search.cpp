@@ -14,6 +14,7 @@
 #include "workloads/error.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -245,11 +246,15 @@ TEST(ClusterSearch, BoundsEveryDivisionOfAHybrid) {
 }
 
 TEST(ClusterSearch, FindsTheBestOfEveryConfigWithRecomputedModules) {
-    Space space = space_with_experts();
-    space.recompute = {"layernorm+moe_act", "moe"};
-    const std::string none = "recompute: [none]";
-    space.base.replace(space.base.find(none), none.size(), "recompute: [layernorm+moe_act, moe]");
-    expect_the_same(space);
+    const auto with = [](Space space, const std::vector<std::string>& recompute) {
+        space.recompute = recompute;
+        const std::string none = "recompute: [none]";
+        space.base.replace(space.base.find(none), none.size(),
+                           fmt::format("recompute: [{}]", fmt::join(recompute, ", ")));
+        return space;
+    };
+    expect_the_same(with(space_with_experts(), {"layernorm+moe_act", "moe"}));
+    expect_the_same(with(space_of_hybrid(), {"operators", "core_attn+mlp"}));
 }
 
 // Few enough choices are ordered by costs that all are tried which might be faster.

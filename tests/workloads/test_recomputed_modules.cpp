@@ -151,6 +151,58 @@ TEST(RecomputedModules, OfExpertsAreThoseOfBlocksWithExperts) {
     EXPECT_GT(repeated(job, "moe", 3), repeated(job, "shared_experts", 3) + repeated(job, "moe_act", 3));
 }
 
+// A layer of Mamba-2 with 32 heads of 64 values makes 2 x 2048 + 2 x 128 + 32 values in its first product. It keeps the
+// output of the norm, these values, and 2048 values after the scan and after its norm, with a convolution and a scan
+// that full recomputation alone repeats.
+TEST(RecomputedModules, OfMambaAreItsNormAndItsSecondProduct) {
+    TransformerJob job = gpt();
+    job.parallel.release = Release::NeMo2025;
+    job.model.mamba = Mamba{.heads = 32, .head_width = 64, .groups = 1, .state = 128, .kernel = 4, .chunk = 256};
+    job.model.forms = {{Mixer::Mamba, Feed::None}, {Mixer::Mamba, Feed::Mlp}};
+    const double h = 1024, first = 2 * 2048 + 2 * 128 + 32, norm = 2 * 2.0 * 2048 * h / kReadRate + kKernelEnd;
+    EXPECT_DOUBLE_EQ(freed(job, "layernorm"), 2 * h);
+    EXPECT_NEAR(repeated(job, "layernorm"), norm, 1e-12);
+    EXPECT_DOUBLE_EQ(freed(job, "norms"), 2 * h);
+    EXPECT_EQ(freed(job, "selective"), 0);
+    EXPECT_EQ(repeated(job, "selective"), 0);
+    EXPECT_DOUBLE_EQ(freed(job, "full"), 2 * (h + first + 2 * 2048));
+    const KernelTimes kernels(job);
+    const double scan = kernels.scan(2048, *job.model.mamba).forward;
+    const double second = kernels.linear(2048, 2048, 1024, 1).forward + kKernelEnd;
+    EXPECT_DOUBLE_EQ(freed(job, "operators"), 2 * h);
+    EXPECT_NEAR(repeated(job, "operators"), norm + second, 1e-12);
+    EXPECT_GT(repeated(job, "full"), norm + second + scan);
+    // With an MLP, the third product of the layer is kept. The residual stream between follows from the second.
+    EXPECT_DOUBLE_EQ(freed(job, "operators", 1), 3 * 2 * h + 2 * 4 * h);
+}
+
+// Norms after attention and after the MLP read outputs of products, and are of no module but operators. torchtitan
+// would keep the output of w2, the seventh product, for its norm. wo is the fourth.
+TEST(RecomputedModules, AreNormsBeforeTheParts) {
+    TransformerJob job = gpt();
+    const double before = repeated(job, "layernorm");
+    job.model.post_norms = true;
+    EXPECT_DOUBLE_EQ(freed(job, "layernorm"), 4 * 1024);
+    EXPECT_EQ(repeated(job, "layernorm"), before);
+    for (const Release release : {Release::TorchTitan, Release::TorchTitanCompiled}) {
+        TransformerJob titan = llama(release);
+        titan.model.post_norms = true;
+        EXPECT_DOUBLE_EQ(block_with(titan, "operators").saved / 4096, 2 * (4 * 5120.0 + 13'824) + 4 * 40);
+    }
+}
+
+// Megatron-LM of 2021 hides no messages: the MLP sums its output once in each pass, a quarter of a block's messages. If
+// attention and MLP are summed together, the sum is of neither.
+TEST(RecomputedModules, OfParallelPartsRepeatNoMessages) {
+    TransformerJob job = gpt();
+    job.parallel.release = Release::Megatron2021;
+    job.parallel.tensor = 8;
+    const double in_turn = repeated(job, "mlp"), messages = block_with(job, "mlp").parts.tensor;
+    EXPECT_GT(messages, 0);
+    job.model.parallel = true;
+    EXPECT_NEAR(repeated(job, "mlp"), in_turn - messages / 4, 1e-12);
+}
+
 TEST(RecomputedModules, AreWordsJoinedByPlus) {
     EXPECT_EQ(print_modules(*parse_modules("mlp+layernorm")), "layernorm+mlp");
     EXPECT_EQ(print_modules(*parse_modules("core_attn")), "selective");
@@ -191,6 +243,41 @@ TEST(RecomputedBlocks, AreChosenByTheirPlaceInTheStage) {
     EXPECT_EQ(recomputed(BlockRule::Group, 3), ".xxxxxxxx.");
     EXPECT_EQ(layers_with(gpt(), BlockRule::First, 1, "mlp")[2].parts.again, 0);
     EXPECT_GT(layers_with(gpt(), BlockRule::First, 1, "mlp")[1].parts.again, 0);
+}
+
+// The parts of an embedding that two devices divide come before the blocks.
+TEST(RecomputedBlocks, AreCountedAfterAllPartsOfTheEmbedding) {
+    TransformerJob job = gpt();
+    job.parts = 2;
+    job.stage_of = {0, 1, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0, 1};
+    std::string text;
+    for (const TransformerLayerCost& layer : layers_with(job, BlockRule::First, 1))
+        text += layer.parts.again > 0 ? 'x' : '.';
+    EXPECT_EQ(text, "..x...x......");
+    text.clear();
+    for (const TransformerLayerCost& layer : layers_with(job, BlockRule::Group, 2))
+        text += layer.saves_output ? '.' : 'x';
+    EXPECT_EQ(text, "..x.x.x.x....");
+}
+
+// Megatron-LM recomputes a module of a further token in a group of its own, and not with its method `block`.
+TEST(RecomputedBlocks, HaveNoModulesOfFurtherTokens) {
+    TransformerJob job = gpt();
+    job.model.mtp = 1;
+    const auto again = [&](BlockRule rule, double number) { return layers_with(job, rule, number)[9].parts.again; };
+    const double all = again(BlockRule::Share, 1);
+    EXPECT_GT(all, layers_with(job, BlockRule::Share, 1)[8].parts.again);
+    EXPECT_NEAR(again(BlockRule::Share, 0.5), all / 2, 1e-12);
+    EXPECT_EQ(again(BlockRule::First, 4), 0);
+    EXPECT_EQ(again(BlockRule::Every, 2), 0);
+    for (const double number : {1, 3}) {
+        EXPECT_EQ(again(BlockRule::Group, number), all);
+        const std::vector<TransformerLayerCost> layers = layers_with(job, BlockRule::Group, number);
+        EXPECT_TRUE(layers[9].saves_output && layers[8].saves_output);
+    }
+    // Its three norms and its product from twice the hidden size are of no module.
+    EXPECT_DOUBLE_EQ(freed(job, "layernorm", 8), 4 * 1024);
+    EXPECT_EQ(repeated(job, "layernorm", 8), repeated(job, "layernorm", 0));
 }
 
 // Groups of three blocks, and of one that is left. Section 4.1 counts 32 h + 5 a s bytes per token for a block besides
