@@ -15,10 +15,14 @@ void place_parameters(const StageView& view, StageLayout& layout) {
     for (const int layer : view.layers) {
         layout.weight_offset[layer] = layout.weights;
         layout.weights += view.bytes[layer].weights;
-        layout.frozen += view.bytes[layer].frozen;
         layout.statistics_offset[layer] = layout.statistics;
         layout.statistics += view.bytes[layer].statistics;
     }
+    for (const int layer : view.layers)
+        if (const Bytes frozen = view.bytes[layer].frozen; frozen > 0) {
+            layout.weight_offset[layer] = layout.weights + layout.frozen;
+            layout.frozen += frozen;
+        }
 }
 
 Bytes largest_sent_output(const StageView& view, const StageLayout& layout) {

@@ -85,7 +85,7 @@ struct StageLayout {
     std::vector<Slot> saved;                           // LayerBytes::saved_until_input
     std::vector<Slot> kept;                            // LayerBytes::kept_until_weight
     std::vector<Slot> slice_gradient;                  // of attention: gradients of keys, then values (with slices)
-    std::vector<Bytes> weight_offset;                  // in the stage's block of weights (and gradients, momentum)
+    std::vector<Bytes> weight_offset;                  // in the block of weights, where frozen weights come last
     std::vector<Bytes> statistics_offset;              // in the stage's block of running averages
     Bytes forward_workspace = 0, forward_scratch = 0;  // size, and offset of the scratch in it
     // R remakes the tensors that F wrote to an Outbox, each in turn, where F's workspace ends.

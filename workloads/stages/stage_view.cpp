@@ -57,8 +57,8 @@ Bytes StageView::largest_scratch() const {
 }
 
 bool StageView::joins(int norm, int add) const {
-    return local(norm) && kind(norm) == LayerKind::BatchNorm && !graph[norm].relu && bytes[norm].joins &&
-           bytes[add].joins && readers_of_layer(graph, norm) == std::vector<int>{add};
+    return local(norm) && kind(norm) == LayerKind::BatchNorm && has_backward(graph[norm]) && !graph[norm].relu &&
+           bytes[norm].joins && bytes[add].joins && readers_of_layer(graph, norm) == std::vector<int>{add};
 }
 
 Slot StageView::inbox(int producer) const {
