@@ -52,15 +52,16 @@ struct LayerArgs {
     // A block of LayerBytes::statistics bytes. An F that saves writes the statistics of its micro-batch to the
     // block unless it is null. An F that does not save reads the running averages from the block.
     std::byte* statistics = nullptr;
-    std::byte* saved = nullptr;                  // a block of LayerBytes::saved_until_input bytes
-    std::byte* kept = nullptr;                   // a block of LayerBytes::kept_until_weight bytes
+    std::byte* saved = nullptr;  // a block of LayerBytes::saved_until_input bytes, null for a layer without backward
+    std::byte* kept = nullptr;   // a block of LayerBytes::kept_until_weight bytes
     const std::byte* output_gradient = nullptr;  // read by I and W (the loss has none)
     // I writes the gradients of the inputs there. Null entries are not computed. For an add with
     // LayerBytes::joins an entry may be the output gradient itself.
     std::span<std::byte* const> input_gradients;
-    JoinedAdd joined;                      // for I of a batch norm
-    std::byte* weight_gradient = nullptr;  // a block like `weights`, written by W (by I for norms and position bias)
-    bool accumulate = false;               // add to weight_gradient instead of overwriting it
+    JoinedAdd joined;  // for I of a batch norm
+    // A block like `weights`, written by W (by I for norms and position bias), or null for a frozen layer.
+    std::byte* weight_gradient = nullptr;
+    bool accumulate = false;  // add to weight_gradient instead of overwriting it
     std::byte* scratch = nullptr;
     int slice = 0;                               // the slice of Layer::slices whose rows the tensors have
     std::span<const EarlierSlice> earlier;       // for attention: the slices before `slice`
@@ -86,7 +87,8 @@ public:
     virtual LayerBytes bytes() const = 0;
 
     // Computes the output. `save` is false for an evaluation: nothing is saved, batch norm reads the running
-    // averages, dropout does nothing. R is an F without `statistics` and `loss`.
+    // averages, dropout does nothing. A batch norm or dropout whose `saved` is null saves nothing in a training. R is
+    // an F without `statistics` and `loss`.
     virtual void forward(const LayerArgs& args, bool save) = 0;
     virtual void backward_input(const LayerArgs& args) = 0;   // for norms and position bias with weight gradients
     virtual void backward_weight(const LayerArgs& args) = 0;  // for convolution, linear, embedding (else does nothing)

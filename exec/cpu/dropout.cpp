@@ -27,12 +27,13 @@ public:
             float* y = floats(args.output) + at;
             const auto first = static_cast<std::uint32_t>((args.slice * pieces_ + piece) * piece_);
             const Drop drop{dropout_key(args.seed, sample), dropout_threshold(layer_.probability), scale_};
+            std::byte* mask = args.saved ? args.saved + at : nullptr;
             if (!save)
                 std::copy_n(x, piece_, y);
             else if (blocked_)
-                drop_block(drop, x, y, args.saved + at, first, piece_ / per_block_, per_block_);
+                drop_block(drop, x, y, mask, first, piece_ / per_block_, per_block_);
             else
-                drop_values(drop, x, y, args.saved + at, first, piece_);
+                drop_values(drop, x, y, mask, first, piece_);
         });
     }
 

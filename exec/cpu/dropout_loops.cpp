@@ -9,7 +9,8 @@ namespace {
                                             std::uint32_t element) {
     const bool passed = dropout_bits(drop.key, element) >= drop.threshold;
     *y = passed ? *x * drop.scale : 0.0f;
-    *mask = std::byte{passed};
+    if (mask)
+        *mask = std::byte{passed};
 }
 
 // In the plain layout the distance of a pixel's lanes is the number of pixels of a channel.
@@ -19,7 +20,8 @@ template <class Width>
     for (std::int64_t p = 0; p < pixels; ++p)
         for (std::int64_t lane = 0; lane < Width::channels; ++lane) {
             const std::int64_t i = p * Width::channels + lane;
-            drop_one(drop, x + i, y + i, mask + i, first + static_cast<std::uint32_t>(lane * pixels + p));
+            drop_one(drop, x + i, y + i, mask ? mask + i : nullptr,
+                     first + static_cast<std::uint32_t>(lane * pixels + p));
         }
 }
 
@@ -29,7 +31,7 @@ PW_CLONES void drop_values(const Drop& drop, const float* x, float* y, std::byte
                            std::int64_t count) {
     const Drop known = drop;  // a copy, which no written value can alias
     for (std::int64_t i = 0; i < count; ++i)
-        drop_one(known, x + i, y + i, mask + i, first + static_cast<std::uint32_t>(i));
+        drop_one(known, x + i, y + i, mask ? mask + i : nullptr, first + static_cast<std::uint32_t>(i));
 }
 
 PW_CLONES void drop_block(const Drop& drop, const float* x, float* y, std::byte* mask, std::uint32_t first,

@@ -66,7 +66,7 @@ struct Drop {
     float scale;
 };
 // drop_values() drops values in plain order, from value `first` of the sample on. drop_block() drops a block of 8
-// or 16 channels whose first value is `first`. They write a byte per value: whether it passed.
+// or 16 channels whose first value is `first`. They write a byte per value to `mask`, which may be null.
 void drop_values(const Drop& drop, const float* x, float* y, std::byte* mask, std::uint32_t first, std::int64_t count);
 void drop_block(const Drop& drop, const float* x, float* y, std::byte* mask, std::uint32_t first, std::int64_t pixels,
                 std::int64_t channels);

@@ -35,7 +35,7 @@ public:
             else
                 read_running(args, b, mean, variance);
             alignas(64) float unsaved[kStateValues * kMostChannels];
-            const NormState state = save ? saved_state(args, b) : state_in(unsaved);
+            const NormState state = save && args.saved ? saved_state(args, b) : state_in(unsaved);
             const float* scale = floats(args.weights) + b * per_block_;
             for (std::int64_t l = 0; l < per_block_; ++l) {
                 const double inverse = 1 / std::sqrt(variance[l] + kNormEpsilon);
@@ -62,7 +62,8 @@ public:
             const NormState state = saved_state(args, b);
             double shift_sum[kMostChannels], scale_sum[kMostChannels];
             norm_gradient_sums(x, dy, block_, state, layer_.relu, shift_sum, scale_sum);
-            put_gradients(args, b, state, shift_sum, scale_sum);
+            if (args.weight_gradient)
+                put_gradients(args, b, state, shift_sum, scale_sum);
             if (!args.input_gradients[0])
                 return;
             alignas(64) float factor[kMostChannels], mean_dy[kMostChannels], slope[kMostChannels];

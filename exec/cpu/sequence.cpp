@@ -84,13 +84,14 @@ public:
     }
 
     void backward_input(const LayerArgs& args) override {
-        if (!args.accumulate)
+        if (args.weight_gradient && !args.accumulate)
             clear(args.weight_gradient, bytes_.weights);
         const float* dy = floats(args.output_gradient);
         for_columns([&](std::int64_t first, std::int64_t count) {
-            float* sum = floats(args.weight_gradient) + args.slice * values_ + first;
+            float* sum = args.weight_gradient ? floats(args.weight_gradient) + args.slice * values_ + first : nullptr;
             for (std::int64_t n = 0; n < samples_; ++n) {
-                add_rows(sum, dy + n * values_ + first, sum, count);
+                if (sum)
+                    add_rows(sum, dy + n * values_ + first, sum, count);
                 if (args.input_gradients[0])
                     std::copy_n(dy + n * values_ + first, count, floats(args.input_gradients[0]) + n * values_ + first);
             }
@@ -142,7 +143,8 @@ public:
     }
 
     void backward_input(const LayerArgs& args) override {
-        put_weight_gradients(args);
+        if (args.weight_gradient)
+            put_weight_gradients(args);
         if (!args.input_gradients[0])
             return;
         in_shares(rows_, [&](std::int64_t first, std::int64_t count) {

@@ -27,6 +27,7 @@ public:
         const Real* x = this->reals(args.inputs[0]);
         const Real* weights = this->reals(args.weights);
         Real* y = this->reals(args.output);
+        const bool saves = save && args.saved != nullptr;
         for (std::int64_t c = 0; c < channels_; ++c) {
             const Moments moments = save ? moments_of(x, c) : running_moments(args, c);
             const double inverse = 1 / std::sqrt(moments.variance + kNormEpsilon);
@@ -34,15 +35,15 @@ public:
             for_channel(c, [&](std::int64_t i) {
                 const double value = (real(x[i]) - moments.mean) * inverse * scale + shift;
                 y[i] = static_cast<Real>(this->layer_.relu && value <= 0 ? 0 : value);
-                if (save && this->layer_.relu)
+                if (saves && this->layer_.relu)
                     args.saved[mask_offset_ + i] = std::byte{!(value <= 0)};
             });
-            if (save) {
+            if (saves) {
                 this->reals(args.saved)[c] = static_cast<Real>(moments.mean);
                 this->reals(args.saved)[channels_ + c] = static_cast<Real>(inverse);
-                if (args.statistics)
-                    write_statistics(this->reals(args.statistics), c, moments);
             }
+            if (save && args.statistics)
+                write_statistics(this->reals(args.statistics), c, moments);
         }
     }
 
@@ -53,8 +54,7 @@ public:
     void backward_input(const LayerArgs& args) override {
         const Real* x = this->reals(args.inputs[0]);
         const Real* saved = this->reals(static_cast<const std::byte*>(args.saved));
-        Real* gradient = this->reals(args.weight_gradient);
-        if (!args.accumulate)
+        if (args.weight_gradient && !args.accumulate)
             std::fill_n(args.weight_gradient, this->bytes_.weights, std::byte{});
         for (std::int64_t c = 0; c < channels_; ++c) {
             const double mean = real(saved[c]), inverse = real(saved[channels_ + c]);
@@ -62,8 +62,11 @@ public:
             const auto dy = [&](std::int64_t i) { return passed_gradient(args, i); };
             const double shift_gradient = sum_over(c, dy);
             const double scale_gradient = sum_over(c, [&](std::int64_t i) { return dy(i) * normal(i); });
-            put(gradient[c], scale_gradient, args.accumulate);
-            put(gradient[channels_ + c], shift_gradient, args.accumulate);
+            if (args.weight_gradient) {
+                Real* gradient = this->reals(args.weight_gradient);
+                put(gradient[c], scale_gradient, args.accumulate);
+                put(gradient[channels_ + c], shift_gradient, args.accumulate);
+            }
             if (!args.input_gradients[0])
                 continue;
             Real* dx = this->reals(args.input_gradients[0]);

@@ -117,7 +117,8 @@ public:
             const std::int64_t element = args.slice * elements + i % elements;
             const bool passed = dropout_bits(key, static_cast<std::uint32_t>(element)) >= threshold;
             y[i] = passed ? x[i] * scale_ : Real{0};
-            args.saved[i] = std::byte{passed};
+            if (args.saved)
+                args.saved[i] = std::byte{passed};
         }
     }
 

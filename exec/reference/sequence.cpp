@@ -83,15 +83,8 @@ public:
 
     void backward_input(const LayerArgs& args) override {
         const Real* dy = this->reals(args.output_gradient);
-        Real* gradient = this->reals(args.weight_gradient) + args.slice * values_;
-        if (!args.accumulate)
-            std::fill_n(args.weight_gradient, this->bytes_.weights, std::byte{});
-        for (std::int64_t i = 0; i < values_; ++i) {
-            double sum = 0;
-            for (std::int64_t n = 0; n < this->samples_; ++n)
-                sum += real(dy[n * values_ + i]);
-            put(gradient[i], sum, args.accumulate);
-        }
+        if (args.weight_gradient)
+            add_weight_gradients(args, dy);
         if (args.input_gradients[0])
             std::copy_n(dy, this->inputs_, this->reals(args.input_gradients[0]));
     }
@@ -106,6 +99,18 @@ public:
     }
 
 private:
+    void add_weight_gradients(const LayerArgs& args, const Real* dy) const {
+        Real* gradient = this->reals(args.weight_gradient) + args.slice * values_;
+        if (!args.accumulate)
+            std::fill_n(args.weight_gradient, this->bytes_.weights, std::byte{});
+        for (std::int64_t i = 0; i < values_; ++i) {
+            double sum = 0;
+            for (std::int64_t n = 0; n < this->samples_; ++n)
+                sum += real(dy[n * values_ + i]);
+            put(gradient[i], sum, args.accumulate);
+        }
+    }
+
     std::int64_t values_, all_values_;  // of a slice and of all
 };
 
@@ -145,7 +150,8 @@ public:
     }
 
     void backward_input(const LayerArgs& args) override {
-        add_weight_gradients(args);
+        if (args.weight_gradient)
+            add_weight_gradients(args);
         if (!args.input_gradients[0])
             return;
         const Real* scale = this->reals(args.weights);

@@ -15,7 +15,7 @@ struct Drawing {
     unsigned channels, pixels;  // of a sample
 };
 
-// `later` is the number of samples between the samples of `drawing` and the current ones.
+// `kept` may be null. `later` is the number of samples between the samples of `drawing` and the current ones.
 template <class T>
 __global__ void drop(const T* __restrict__ x, T* __restrict__ y, unsigned char* __restrict__ kept,
                      const std::int64_t* __restrict__ later, Drawing drawing, std::int64_t items) {
@@ -27,7 +27,8 @@ __global__ void drop(const T* __restrict__ x, T* __restrict__ y, unsigned char* 
     const unsigned plain = (place - pixel * drawing.channels) * drawing.pixels + pixel;
     const bool is_kept = dropout_bits(dropout_key(drawing.seed, *later + sample), plain) >= drawing.threshold;
     y[i] = rounded<T>(is_kept ? real(x[i]) * drawing.factor : 0);
-    kept[i] = is_kept ? 1 : 0;
+    if (kept)
+        kept[i] = is_kept ? 1 : 0;
 }
 
 template <class T>

@@ -184,9 +184,10 @@ public:
     }
 
     void backward_input(const LayerArgs& args) override {
-        sum_bias_gradient(device_.stream(), reinterpret_cast<const T*>(args.output_gradient),
-                          floats(args.weight_gradient), samples_, values_,
-                          block_values(bytes_.weights, device_.precision()), args.accumulate);
+        if (args.weight_gradient != nullptr)
+            sum_bias_gradient(device_.stream(), reinterpret_cast<const T*>(args.output_gradient),
+                              floats(args.weight_gradient), samples_, values_,
+                              block_values(bytes_.weights, device_.precision()), args.accumulate);
         if (args.input_gradients[0])
             check(cudaMemcpyAsync(args.input_gradients[0], args.output_gradient,
                                   static_cast<std::size_t>(bytes_.output), cudaMemcpyDeviceToDevice, device_.stream()),

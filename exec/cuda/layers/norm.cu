@@ -171,6 +171,7 @@ __global__ void take_running(const float* __restrict__ running, const float* __r
                   channels, channel, state);
 }
 
+// `gradient` may be null.
 __global__ void finish_gradients(Sums sums, const float* __restrict__ state, const float* __restrict__ parameters,
                                  float* __restrict__ gradient, bool accumulate, float* __restrict__ factors) {
     finish_channels(sums, [&](unsigned channel, const Pair& means) {
@@ -179,6 +180,8 @@ __global__ void finish_gradients(Sums sums, const float* __restrict__ state, con
         factors[kFactor * sums.channels + channel] = static_cast<float>(factor);
         factors[kOffset * sums.channels + channel] = static_cast<float>(-factor * means.first);
         factors[kSlope * sums.channels + channel] = static_cast<float>(-factor * inverse * inverse * means.second);
+        if (gradient == nullptr)
+            return;
         const auto scale = static_cast<float>(means.second * sums.rows * inverse);
         const auto shift = static_cast<float>(means.first * sums.rows);
         gradient[channel] = accumulate ? gradient[channel] + scale : scale;
@@ -267,9 +270,9 @@ public:
     }
 
     void forward(const LayerArgs& args, bool save) override {
-        std::byte* state = save ? args.saved : args.scratch + planes_at_;
+        std::byte* state = save && args.saved != nullptr ? args.saved : args.scratch + planes_at_;
         if (save)
-            take_moments(args);
+            take_moments(args, state);
         else
             launch(device_.stream(), channels_, take_running, floats(args.statistics), floats(args.weights),
                    static_cast<unsigned>(channels_), floats(state));
@@ -292,7 +295,7 @@ public:
         else
             launch(device_.stream(), summing_threads(), sum_gradients<T, kWidth>, tensor(args.inputs[0]),
                    tensor(args.output_gradient), planes(args.saved), planes(args.scratch), layer_.relu, summing_);
-        if (!args.accumulate)
+        if (args.weight_gradient != nullptr && !args.accumulate)
             clear_padding(floats(args.weight_gradient));
         launch(device_.stream(), finishing_threads(), finish_gradients, sums(args), floats(args.saved),
                floats(args.weights), floats(args.weight_gradient), args.accumulate, floats(factors));
@@ -332,12 +335,12 @@ private:
     std::int64_t finishing_threads() const { return round_up(channels_, kColumns) / kColumns * kBlock; }
     std::int64_t writing_threads() const { return std::int64_t{writing_.packs} * writing_.shares; }
 
-    void take_moments(const LayerArgs& args) const {
+    void take_moments(const LayerArgs& args, std::byte* state) const {
         launch(device_.stream(), summing_threads(), sum_moments<T, kWidth>, tensor(args.inputs[0]),
                planes(args.scratch), summing_);
         launch(device_.stream(), finishing_threads(), finish_moments<T>,
-               FirstRow<T>{reinterpret_cast<const T*>(args.inputs[0])}, sums(args), floats(args.weights),
-               floats(args.saved), floats(args.statistics));
+               FirstRow<T>{reinterpret_cast<const T*>(args.inputs[0])}, sums(args), floats(args.weights), floats(state),
+               floats(args.statistics));
     }
 
     static std::vector<float> joined(std::vector<float> first, const std::vector<float>& second) {

@@ -228,11 +228,13 @@ public:
         const cudaStream_t stream = device_.stream();
         const auto *x = tensor(args.inputs[0]), *dy = tensor(args.output_gradient);
         const auto* state = reinterpret_cast<const State*>(args.saved);
-        std::byte* lines = args.scratch + lines_at_;
-        launch(stream, packs_ * shares_, sum_rows<T, kWidth, kHasMean>, x, dy, state, planes(lines), packs_, shares_,
-               rows_);
-        sum_bias_gradient(stream, static_cast<const float*>(floats(lines)), floats(args.weight_gradient), shares_,
-                          parameters(), block_values(bytes_.weights, device_.precision()), args.accumulate);
+        if (args.weight_gradient != nullptr) {
+            std::byte* lines = args.scratch + lines_at_;
+            launch(stream, packs_ * shares_, sum_rows<T, kWidth, kHasMean>, x, dy, state, planes(lines), packs_,
+                   shares_, rows_);
+            sum_bias_gradient(stream, static_cast<const float*>(floats(lines)), floats(args.weight_gradient), shares_,
+                              parameters(), block_values(bytes_.weights, device_.precision()), args.accumulate);
+        }
         if (!args.input_gradients[0])
             return;
         Pair *parts = pairs(args.scratch), *means = pairs(args.scratch + rows_at_);
