@@ -30,14 +30,21 @@ std::vector<int> microbatches_of(const std::vector<Task>& backwards, Op part) {
     return order;
 }
 
+// The micro-batches of the last stage's I, in the order in which it adds up gradients.
+std::vector<int> sums_of(const Plan& plan) {
+    return microbatches_of(backwards_of(plan, plan.shape.stages - 1), Op::BackwardInput);
+}
+
 // Batch norm computes its weight gradients in I, other layers in W. If all stages have the same order of both, the
-// split does not change any sum.
+// split does not change any sum. Stages that run forwards only have no sums. The last stage always has sums.
 bool stages_agree(const Plan& plan) {
-    const std::vector<int> first = microbatches_of(backwards_of(plan, 0), Op::BackwardInput);
+    const std::vector<int> last = sums_of(plan);
     for (int stage = 0; stage < plan.shape.stages; ++stage) {
+        if (plan.shape.runs_forwards_only(stage))
+            continue;
         const std::vector<Task> backwards = backwards_of(plan, stage);
-        if (microbatches_of(backwards, Op::BackwardInput) != first ||
-            microbatches_of(backwards, Op::BackwardWeight) != first)
+        if (microbatches_of(backwards, Op::BackwardInput) != last ||
+            microbatches_of(backwards, Op::BackwardWeight) != last)
             return false;
     }
     return true;
@@ -141,8 +148,8 @@ Job oracle_of(const Job& job) {
         oracle.plan.shape.stages = 1;
         oracle.plan.shape.edges.reset();
         oracle.plan.shape.ties.clear();
-        const std::vector<int> sums = microbatches_of(backwards_of(job.plan, 0), Op::BackwardInput);
-        oracle.plan.order = {whole_model_order(oracle.plan.shape, sums)};
+        oracle.plan.shape.forwards_only.clear();
+        oracle.plan.order = {whole_model_order(oracle.plan.shape, sums_of(job.plan))};
         oracle.versions = versions_of(oracle.plan);
         return oracle;
     }

@@ -7,7 +7,7 @@
 #include "schedules/plan/sum_groups.h"
 #include "workloads/error.h"
 #include "workloads/machine_memory.h"
-#include "workloads/models/frozen_layers.h"
+#include "workloads/models/layer_graph.h"
 
 #include <algorithm>
 #include <limits>
@@ -102,9 +102,27 @@ bool has_backwards(const Plan& plan) {
     });
 }
 
+// Holders average the statistics of batch norm where they sum gradients, and a stage that runs forwards only has no
+// sum. Attention of a slice reads inputs of earlier slices, which are kept for its backward.
 void check_frozen(const Job& job) {
-    if (job.model ? has_frozen_layers(job.model->layers) : !job.setup.workload.uniform.frozen.empty())
-        job.setup.fail_at("workload.frozen", "runs train all layers", "simulate it, or freeze no layers");
+    const Shape& shape = job.plan.shape;
+    for (std::size_t number = 0; number < job.split.stage_of.size(); ++number) {
+        const Layer& layer = job.model->layers[number];
+        const int stage = job.split.stage_of[number];
+        if (layer.kind == LayerKind::BatchNorm && shape.runs_forwards_only(stage) &&
+            shape.devices_of(stage).size() > 1 && has_backwards(job.plan))
+            job.setup.fail_at("workload.frozen",
+                              fmt::format("layer '{}' of stage {}, which runs forwards only on {} devices, averages "
+                                          "statistics, and these devices do not meet",
+                                          layer.name, stage, shape.devices_of(stage).size()),
+                              "simulate it, give the stage one device, or set run.backend: emulated");
+        if (shape.slices > 1 && is_attention(layer.kind) && !has_backward(layer))
+            job.setup.fail_at("workload.frozen",
+                              fmt::format("layer '{}' has no backward, and forwards without backwards run whole "
+                                          "micro-batches",
+                                          layer.name),
+                              "simulate it, set run.backend: emulated, or write pipeline.slices: 1");
+    }
 }
 
 // If messages go through MPI, NCCL or another device's memory, a message may wait for its receive, whatever the
@@ -138,7 +156,6 @@ void check_whole_trace(const Job& job) {
 
 void check_runnable(const Job& job) {
     check_rendezvous(job);
-    check_frozen(job);
     check_corrections(job);
     if (!job.plan.shape.joined.empty())
         job.setup.fail_at(
@@ -186,6 +203,7 @@ void check_runnable(const Job& job) {
                           "devices of cuda sum all gradients of a stage when the last of them is ready",
                           "simulate it, choose another run.backend, or remove the key");
     check_kernels(job.setup);
+    check_frozen(job);
     if (job.setup.training.zero > 0)
         check_shards(job);
     check_initial(job.setup, *job.model);

@@ -212,8 +212,8 @@ private:
                 return;
             step_.events[own_[number]] = events_of(plan_, own_[number], step, device.run_step(step));
             step_.memory[own_[number]] = device.take_samples();
-            device.end_step();
             own.end_step();
+            device.end_step();
             if (checkpoints_.is_due(step)) {
                 checkpoints_.wait_until_made();
                 own.keep_state();

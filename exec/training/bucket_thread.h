@@ -62,7 +62,8 @@ public:
     // The pass goes from the last layer to the first, and so through the stage's block from its end. When the pass
     // ends, the first bytes are final, and so the last bucket.
     void after(int layer, Pass pass, const LayerArgs&) override {
-        if (pass != Pass::Weight && !(pass == Pass::Input && !has_weight_pass(layers_[layer].kind)))
+        const Layer& own = layers_[layer];
+        if (own.frozen || (pass != Pass::Weight && !(pass == Pass::Input && !has_weight_pass(own))))
             return;
         if (const Bytes from = program_.layout().weight_offset[layer]; from > 0)
             thread_.fill(from);

@@ -54,13 +54,13 @@ int TrainingDevice::first_not_finite(const Task& forward, const std::vector<std:
     places.offloaded_until_weight = take(layout.offloaded_until_weight);
     places.workspace = take(layout.forward_workspace);
     places.tensor_in = places.tensor_out = tensors;
-    if (stages_.at(forward.stage).saves)
+    if (trains_)
         places.statistics = take(layout.statistics);
     if (program.reads_data())
         kernels_->load_data(run_.data, batch_.samples(forward.microbatch), places.data);
     FirstNotFinite first(program);
     program.set_observer(&first);
-    program.forward(places, stages_.at(forward.stage).saves);
+    program.forward(places, trains_);
     program.set_observer(nullptr);
     return first.found;
 }
@@ -69,7 +69,7 @@ bool TrainingDevice::has_finite_parameters(const Task& forward, int layer) {
     const std::byte* weights = bind(forward, version_of(forward, run_.job.versions, run_.job.plan)).weights;
     const std::byte* statistics = memory(forward.stage).statistics;
     const StageProgram& program = program_of(forward);
-    if (program.bytes_of(layer).weights == 0)
+    if (const LayerBytes bytes = program.bytes_of(layer); bytes.weights + bytes.frozen == 0)
         return true;
     const StageLayout& layout = program.layout();
     return std::ranges::all_of(

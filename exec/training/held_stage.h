@@ -34,7 +34,6 @@ struct StageShare {
 
 struct HeldStage {
     StageMemory memory;
-    bool saves = false;  // whether its F saves data for a backward
     // Only on the device's own rank. `last` is for a smaller last micro-batch of a mini-batch, or null.
     std::unique_ptr<StageProgram> program = nullptr, last = nullptr;
     StageShare share = {};  // set when the layouts are known

@@ -25,8 +25,9 @@ template <class Act>
 void KeptState::for_each_block(const BlocksOfStages& from, Act act) const {
     for (const auto& [stage, blocks] : from) {
         const HeldStage& held = stages_.at(stage);
-        act(blocks.weights, held.share.all.bytes, &Blocks::weights, stage);
-        act(blocks.statistics, held.program->layout().statistics, &Blocks::statistics, stage);
+        const StageLayout& layout = held.program->layout();
+        act(blocks.weights, layout.weights + layout.frozen, &Blocks::weights, stage);
+        act(blocks.statistics, layout.statistics, &Blocks::statistics, stage);
         act(blocks.states, states_of(stage) * held.updated().bytes, &Blocks::states, stage);
     }
 }

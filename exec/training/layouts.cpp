@@ -40,6 +40,8 @@ std::vector<int> measurers_of(const Job& job, const std::vector<StageLayout>& la
 std::vector<SharedTable> shared_tables(const Job& job, const std::vector<LayerBytes>& bytes) {
     std::map<int, SharedTable> by_owner;
     for (const Tie& tie : ties_of(job.model->layers)) {
+        if (job.model->layers[tie.table].frozen)
+            continue;
         SharedTable& table = by_owner.try_emplace(tie.table, SharedTable{{tie.table}, {}, {}, 0}).first->second;
         table.layers.push_back(tie.reader);
         table.bytes = bytes[tie.table].weights;

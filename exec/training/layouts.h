@@ -16,7 +16,8 @@ struct SharedTable {
     Bytes bytes;
 };
 
-// Returns the shared tables. `bytes` is by layer. Throws Error (RunFailed) if copies of a table differ in size.
+// Returns the shared tables that are trained. `bytes` is by layer. Throws Error (RunFailed) if copies of a table differ
+// in size.
 std::vector<SharedTable> shared_tables(const Job& job, const std::vector<LayerBytes>& bytes);
 
 // Returns whether the holders of a stage shard the optimizer's states.

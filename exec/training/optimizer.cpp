@@ -148,14 +148,22 @@ void Optimizer::copy_weights(int stage) {
 void Optimizer::end(const Task& task, int step) {
     HeldStage& held = on_.stages.at(task.stage);
     StageMemory& memory = held.memory;
-    if (memory.gradients() == nullptr)
-        return;
     if (held.share.holders.size() == 1)
         statistics_.gather(task);
     ++memory.newest;
     if (is_recorded(task, step))
         record_.keep(Record::Moment::Updated, on_.device,
                      held.program->named(memory.weights(memory.newest), memory.statistics, false));
+}
+
+void Optimizer::end_step(int stage, int step) {
+    const Shape& shape = on_.plan.job.plan.shape;
+    for (int update = 0; update < shape.updates(); ++update)
+        statistics_.gather({Op::Update, stage, shape.last_of(update)});
+    const HeldStage& held = on_.stages.at(stage);
+    if (is_recorded({Op::Update, stage, shape.last_of(0)}, step))
+        record_.keep(Record::Moment::Updated, on_.device,
+                     held.program->named(held.memory.weights(0), held.memory.statistics, false));
 }
 
 // Returns the states of the next version. If they are not the newest version's states, they are made a copy of them.

@@ -33,6 +33,8 @@ public:
     // Does a U. At the device's first U in a barrier it updates its parts of all sharded stages there. No device
     // writes weights that another holder still copies, since the next S waits for that holder.
     void update(const Task& task, int node, int step);
+    // Ends a step of a stage that runs forwards only, and so has no U.
+    void end_step(int stage, int step);
 
 private:
     bool is_recorded(const Task& update, int step) const;

@@ -113,8 +113,10 @@ void StageProgram::observed(int layer, Pass pass, const LayerArgs& args, Act act
 void StageProgram::bind_parameters(int layer, const Places& places, LayerArgs& args) const {
     args.weights = places.weights + layout_.weight_offset[layer];
     args.statistics = at(places.statistics, layout_.statistics_offset[layer]);
-    args.weight_gradient = at(places.gradients, layout_.weight_offset[layer]);
-    args.saved = tensor_at(layout_.saved[layer], places);
+    if (const Layer& own = model_.layers[layer]; own.weight_pass)
+        args.weight_gradient = at(places.gradients, layout_.weight_offset[layer]);
+    if (has_backward(model_.layers[layer]))
+        args.saved = tensor_at(layout_.saved[layer], places);
     args.kept = tensor_at(layout_.kept[layer], places);
 }
 
@@ -166,11 +168,18 @@ void StageProgram::bind_saving_forward(int layer, const Places& places) const {
     call_.args.norms = call_.norms;
 }
 
+// Without a backward, the F of a training is the F of an evaluation, except for layers that compute something else
+// there.
+bool StageProgram::saves(int layer) const {
+    const Layer& own = model_.layers[layer];
+    return has_backward(own) || own.kind == LayerKind::BatchNorm || own.kind == LayerKind::Dropout;
+}
+
 void StageProgram::forward(const Places& places, bool save) const {
     for (int layer : layers_) {
         save ? bind_saving_forward(layer, places) : bind_forward(layer, places);
         const LayerArgs& args = call_.args;
-        observed(layer, Pass::Forward, args, [&] { kernel(layer).forward(args, save); });
+        observed(layer, Pass::Forward, args, [&] { kernel(layer).forward(args, save && saves(layer)); });
         for (const Slot& copy : layout_.copies[layer])
             family_.copy(args.output, tensor_at(copy, places), bytes_of(layer).output);
     }
@@ -187,7 +196,7 @@ void StageProgram::recompute(const Places& places) const {
             args.output = at(places.workspace, layout_.forward_workspace);
         args.statistics = nullptr;
         args.loss = nullptr;
-        observed(layer, Pass::Forward, args, [&] { kernel(layer).forward(args, true); });
+        observed(layer, Pass::Forward, args, [&] { kernel(layer).forward(args, saves(layer)); });
     }
 }
 
@@ -195,8 +204,8 @@ void StageProgram::bind_backward(int layer, const PassLayout& pass, const Places
     LayerArgs& args = call_.args = {};
     call_.inputs.clear();
     call_.input_gradients.clear();
-    const LayerKind kind = model_.layers[layer].kind;
-    const bool kept = rereads_input_for_input_gradient(kind) || rereads_input_for_weight_gradient(kind);
+    const Layer& own = model_.layers[layer];
+    const bool kept = rereads_input_for_input_gradient(own) || rereads_input_for_weight_gradient(own);
     for (const Slot& slot : layout_.input[layer])
         call_.inputs.push_back(kept ? tensor_at(slot, places) : nullptr);
     for (const Slot& slot : pass.input_gradient[layer])
@@ -238,6 +247,7 @@ void StageProgram::backward(const Places& places, double loss_scale, Begun begun
             run_sums(*layer, pass.after[*layer], places);
             continue;
         }
+        const Layer& own = model_.layers[*layer];
         bind_backward(*layer, pass, places);
         LayerArgs& args = call_.args;
         if (layer != layers_.rbegin() && pass.joined[*(layer - 1)] == *layer)
@@ -245,9 +255,10 @@ void StageProgram::backward(const Places& places, double loss_scale, Begun begun
         args.labels = places.labels;
         args.loss_scale = loss_scale;
         args.accumulate = begun.input;
-        observed(*layer, Pass::Input, args, [&] { kernel(*layer).backward_input(args); });
+        if (own.input_pass)
+            observed(*layer, Pass::Input, args, [&] { kernel(*layer).backward_input(args); });
         args.accumulate = begun.weight;
-        if (weights_too && has_weight_pass(model_.layers[*layer].kind))
+        if (weights_too && has_weight_pass(own))
             observed(*layer, Pass::Weight, args, [&] { kernel(*layer).backward_weight(args); });
         run_sums(*layer, pass.after[*layer], places);
     }
@@ -255,7 +266,7 @@ void StageProgram::backward(const Places& places, double loss_scale, Begun begun
 
 void StageProgram::backward_weight(const Places& places, Begun begun) const {
     for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
-        if (!has_weight_pass(model_.layers[*layer].kind))
+        if (!has_weight_pass(model_.layers[*layer]))
             continue;
         bind_backward(*layer, layout_.backward_input, places);
         LayerArgs& args = call_.args;
@@ -364,7 +375,7 @@ std::vector<NamedTensor> StageProgram::named(const std::byte* weights, const std
     std::vector<NamedTensor> tensors;
     for (int layer : layers_) {
         const std::vector<ParameterShape> parameters = parameters_of(owner_of_parameters(layer));
-        if (parameters.empty())
+        if (parameters.empty() || (trained_only && model_.layers[layer].frozen))
             continue;
         auto values =
             kernel(layer).store(weights + layout_.weight_offset[layer], statistics + layout_.statistics_offset[layer]);

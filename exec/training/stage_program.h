@@ -60,13 +60,14 @@ public:
     StageProgram(const Model& model, const StageSplit& split, int stage, const Kernels& kernels, int samples);
 
     const std::vector<int>& layers() const { return layers_; }
-    LayerBytes bytes_of(int layer) const { return kernel(layer).bytes(); }
+    LayerBytes bytes_of(int layer) const { return without_unused(model_.layers[layer], kernel(layer).bytes()); }
     LayerKernel& kernel(int layer) const { return *kernels_[layer]; }
 
     void set_layout(StageLayout layout);  // call it on the device's own thread
     const StageLayout& layout() const { return layout_; }
     void set_observer(PassObserver* observer) { observer_ = observer; }
 
+    // With `save` it is the forward of a training, without it of an evaluation.
     void forward(const Places& places, bool save) const;
     // Writes the saved data of forward() again for the layers that are recomputed, from the same inputs and weights.
     // It writes nothing else.
@@ -112,6 +113,7 @@ private:
     void bind_slices(int layer, const Places& places) const;
     void bind_backward(int layer, const PassLayout& pass, const Places& places) const;
     void bind_saving_forward(int layer, const Places& places) const;
+    bool saves(int layer) const;
     void join_add(int add, const PassLayout& pass, const Places& places) const;
     void run_sums(int layer, std::span<const Sum> sums, const Places& places) const;
     template <class Act>

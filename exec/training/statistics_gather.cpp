@@ -9,7 +9,7 @@ void StatisticsGather::list() {
     for (int mb = 0; mb < on_.plan.job.plan.shape.microbatches; ++mb)
         samples.push_back(on_.plan.sizes.of(mb));
     for (const auto& [stage, held] : on_.stages)
-        if (held.memory.statistics != nullptr && held.memory.gradients() != nullptr) {
+        if (held.memory.statistics != nullptr && on_.plan.trains()) {
             Stage& state = stages_[stage];
             state.batches = StatisticsTable(on_.kernels, readable(stage, state), samples);
         }

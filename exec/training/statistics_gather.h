@@ -12,7 +12,7 @@ namespace pw {
 
 // `closing` is the task that ends a mini-batch. If the stage has several holders, it is S, the sum of gradients:
 // only there all holders have run their micro-batches and none has begun the next ones. Otherwise it is U, the
-// update.
+// update, which for a stage that runs forwards only stands for the end of the step.
 class StatisticsGather {
 public:
     explicit StatisticsGather(const DeviceScope& on) : on_(on) {}

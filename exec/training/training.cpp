@@ -118,6 +118,8 @@ std::vector<std::vector<float>> Training::resumed_parameters(int layer) const {
 }
 
 std::vector<std::vector<float>> Training::resumed_states(int state, int layer) const {
+    if (job.model->layers[layer].frozen)
+        return {};
     const std::string suffix = state_suffix(facts_of(job.setup.training.optimizer), state);
     std::vector<std::vector<float>> values;
     for (const ParameterShape& parameter : parameters_of(owner_of_parameters(job.model->layers, layer))) {

@@ -66,7 +66,7 @@ public:
 
     // The values of a layer in the checkpoint that the training resumes from, as LayerKernel::load takes them.
     std::vector<std::vector<float>> resumed_parameters(int layer) const;
-    // The same of a state of the optimizer: zeros for parameters without it.
+    // The same of a state of the optimizer: zeros for parameters without it, nothing for a frozen layer.
     std::vector<std::vector<float>> resumed_states(int state, int layer) const;
 
     const RunPlan& plan;

@@ -16,15 +16,10 @@ namespace pw {
 // The bucket thread and the threads of copies are made here, so that they may run on every core of the process. A
 // thread made by a device's thread runs on that device's cores only.
 TrainingDevice::TrainingDevice(Training& run, int device)
-    : device_(device), run_(run), batch_(run.data, run.plan.sizes, run.job.plan.shape) {
+    : device_(device), run_(run), trains_(run.plan.trains()), batch_(run.data, run.plan.sizes, run.job.plan.shape) {
     const std::vector<Task>& order = run_.job.plan.order[device_];
-    for (const int stage : run_.job.plan.shape.stages_of(device_)) {
-        HeldStage& held =
-            stages_.try_emplace(stage, HeldStage{{run_.job, device_, stage, run_.plan.gradient_parts(stage)}})
-                .first->second;
-        held.saves = std::ranges::any_of(
-            order, [&](const Task& task) { return task.stage == stage && makes_input_gradient(task.op); });
-    }
+    for (const int stage : run_.job.plan.shape.stages_of(device_))
+        stages_.try_emplace(stage, HeldStage{{run_.job, device_, stage, run_.plan.gradient_parts(stage)}});
     if (run_.plan.is_here(device) &&
         std::ranges::any_of(stages_, [&](const auto& held) { return may_sum_in_buckets(run_.job, held.first); }))
         bucket_thread_ = std::make_unique<BucketThread>(
@@ -65,7 +60,7 @@ void TrainingDevice::prepare() {
         if (held.program->has_loss())
             batch_.add_labels(*kernels_);
     }
-    if (run_.plan.trains() && device_ == run_.plan.devices_of_rank(run_.plan.map.own()).front()) {
+    if (trains_ && device_ == run_.plan.devices_of_rank(run_.plan.map.own()).front()) {
         squares_ = {*kernels_, run_.record().squares()};
         run_.record().set_squares_memory(squares_.data());
     }
@@ -148,7 +143,8 @@ void TrainingDevice::check_last_program(int stage) const {
     };
     for (const int layer : all.layers()) {
         const LayerBytes one = all.bytes_of(layer), other = last.bytes_of(layer);
-        check(one.weights == other.weights && one.statistics == other.statistics, run_.job.model->layers[layer].name);
+        check(one.weights == other.weights && one.frozen == other.frozen && one.statistics == other.statistics,
+              run_.job.model->layers[layer].name);
     }
     if (!held.memory.has_weights())
         return;
@@ -180,6 +176,9 @@ void TrainingDevice::end_step() {
             for (int mb = 0; mb < run_.job.plan.shape.microbatches; ++mb)
                 if (run_.plan.graph.holder(stage, mb) == device_)
                     run_.record().take_loss(mb, *batch_.loss(mb));
+    for (const auto& [stage, held] : stages_)
+        if (trains_ && run_.job.plan.shape.runs_forwards_only(stage))
+            optimizer_->end_step(stage, step_);
 }
 
 DeviceState TrainingDevice::kept_state() {
@@ -275,7 +274,7 @@ const Places& TrainingDevice::bind(const Task& task, int version) {
     places.slice_gradients = memory.slice_gradients[mb];
     places.workspace = workspace_;
     places.weights = weights_for(task, version);
-    places.statistics = held.saves ? memory.left_statistics[mb] : memory.statistics;
+    places.statistics = trains_ ? memory.left_statistics[mb] : memory.statistics;
     places.gradients = part_of(task).block;
     places.labels = batch_.labels(mb);
     places.training_seed = run_.job.setup.training.seed;
@@ -315,7 +314,6 @@ void TrainingDevice::bind_earlier(const Task& task) {
 void TrainingDevice::compute(const Task& task, int node) {
     const Job& job = run_.job;
     StageProgram& program = program_of(task);
-    const HeldStage& held = stages_.at(task.stage);
     const int mb = task.microbatch;
     const Places& places = bind(task, version_of(task, job.versions, job.plan));
     const double scale = 1.0 / static_cast<double>(run_.plan.samples_of(job.plan.shape.mini_batch_of(mb)));
@@ -328,7 +326,7 @@ void TrainingDevice::compute(const Task& task, int node) {
         case Op::Forward:
             if (places.data != nullptr)
                 kernels_->load_data(run_.data, batch_.samples(mb), places.data);
-            program.forward(places, held.saves);
+            program.forward(places, trains_);
             if (program.has_loss() && works_at_once() && !job.setup.run.allow_nan && !std::isfinite(*places.loss))
                 run_.refuse_loss(step_, mb);
             break;

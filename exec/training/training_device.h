@@ -89,6 +89,7 @@ private:
     }
 
     Training& run_;
+    const bool trains_;  // whether the plan trains: F is of a training, not of an evaluation
     std::shared_ptr<const Kernels> kernels_;
     HeldStages stages_;
     BatchData batch_;

@@ -73,9 +73,11 @@ public:
                          [](const StageBytes& bytes) { return bytes.statistics > 0; }))
             return;
         for (int node = 0; node < graph_.size(); ++node)
-            if (const Task& task = graph_.task(node); task.op == Op::Update)
+            if (const Task& task = graph_.task(node); task.op == Op::Update) {
+                trains_ = true;
                 update_at_[{graph_.device_of(node), task.stage, plan.shape.mini_batch_of(task.microbatch)}] =
                     graph_.position_of(node);
+            }
     }
 
     std::vector<Buffer> collect() {
@@ -196,10 +198,18 @@ private:
             activation(BufferUse::KeysAndValues, MemoryKind::Activations, bytes.keys_and_values, first,
                        positions.at(Moment::Forward, mb + later));
         if (bytes.statistics > 0)
-            if (const auto update = update_at_.find({device, task.stage, plan_.shape.mini_batch_of(mb)});
-                update != update_at_.end())
+            if (const int last = statistics_end(device, task); last >= 0)
                 add({BufferUse::BatchStatistics, MemoryKind::Activations, bytes.statistics, device, task.stage, mb, -1,
-                     -1, first, update->second});
+                     -1, first, last});
+    }
+
+    // Returns where the running averages take the statistics of an F: at U or, in a stage without U, at the end of the
+    // step. Returns -1 for a plan that does not train.
+    int statistics_end(int device, const Task& forward) const {
+        if (trains_ && plan_.shape.runs_forwards_only(forward.stage))
+            return end_of(device);
+        const auto update = update_at_.find({device, forward.stage, plan_.shape.mini_batch_of(forward.microbatch)});
+        return update == update_at_.end() ? -1 : update->second;
     }
 
     // The lifetime of a landing buffer begins with its tensor if both stages share the device. Otherwise it begins with
@@ -277,6 +287,7 @@ private:
     std::vector<int> updated_on_;  // by stage: the last device so far that has the stage's U
     std::optional<ReceiverClocks> clocks_;
     std::map<std::array<int, 3>, int> update_at_;  // device, stage, mini-batch -> position
+    bool trains_ = false;                          // whether the plan has updates
     std::vector<Buffer> buffers_;
 };
 

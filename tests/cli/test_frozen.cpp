@@ -1,4 +1,4 @@
-// Frozen layers on the command line: traces and plans without the backwards of some stages, and profiles.
+// Frozen layers on the command line: traces and plans without the backwards of some stages, profiles and runs.
 #include "tests/support/cli_rig.h"
 #include "tests/support/refusal.h"
 
@@ -51,6 +51,18 @@ TEST_F(Frozen, AreMeasuredAsIfTrained) {
     const std::string simulate = "simulate mlp.yaml --json --set cluster.profile=profile.yaml";
     const Json whole = run_well(simulate).json(), part = run_well(simulate + frozen).json();
     EXPECT_LT(part["devices"][0]["busy_ns"].get<double>(), whole["devices"][0]["busy_ns"].get<double>());
+}
+
+// The predicted memory is the measured memory, and a trace of the run without some backwards is complete.
+TEST_F(Frozen, RunsAreCompared) {
+    write("encoder.yaml", kEncoder);
+    for (const std::string config :
+         {"mlp.yaml --set run.backend=reference --set workload.frozen=[fc1]",
+          "mlp.yaml --set run.backend=cpu --set workload.frozen=[fc2]", "encoder.yaml --set run.backend=emulated"}) {
+        EXPECT_EQ(run_well("compare " + config + " --json").json()["peak_memory_error"], 0) << config;
+        run_well("run " + config + " --trace run.json");
+        EXPECT_TRUE(contains(run_well("validate run.json").out, "ok: trace")) << config;
+    }
 }
 
 }  // namespace

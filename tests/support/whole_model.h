@@ -25,7 +25,7 @@ public:
         const StageLayout layout =
             layout_stage(model.layers, split_, 0, bytes, kernels_.data_bytes(model.input, samples));
         const StageBytes sizes = stage_bytes(layout);
-        weights = take(sizes.weights);
+        weights = take(sizes.weights + sizes.frozen);
         gradients = take(sizes.weights);
         data = take(sizes.data);
         places_.weights = weights->get();
@@ -46,7 +46,8 @@ public:
             labels_.push_back(static_cast<int>((i * 3 + 1) % model.classes));
         }
         places_.labels = labels_;
-        const std::vector<float> values = random_values(sizes.weights / Bytes{sizeof(double)}, 1, 0.7f);
+        const std::vector<float> values =
+            random_values((sizes.weights + sizes.frozen) / Bytes{sizeof(double)}, 1, 0.7f);
         std::ranges::copy(values, doubles(*weights).begin());
     }
 
@@ -59,7 +60,7 @@ public:
         program_.backward(places_, kScale, {}, false);
         program_.backward_weight(places_, {});
     }
-    std::size_t parameters() const { return doubles(*weights).size(); }
+    std::size_t parameters() const { return doubles(*gradients).size(); }  // trained
 
     Block *weights, *gradients, *data;
 
