@@ -261,7 +261,8 @@ const std::vector<TypedMistake>& typed_mistakes() {
         {"simulate gpt.yaml --set workload.frozen=[wte]", {"share their parameters, and only 'wte' is frozen"}},
         {"simulate four.yaml --set workload.frozen=[0] --set pipeline.schedule=pipedream",
          {"schedule pipedream never flushes", "are frozen", "such as 1f1b"}},
-        {"run gpt.yaml --set 'workload.frozen=[wte, lm_head, wpe, h.0]' --set pipeline.slices=2 --set cluster.devices=2 "
+        {"run gpt.yaml --set 'workload.frozen=[wte, lm_head, wpe, h.0]' --set pipeline.slices=2 --set "
+         "cluster.devices=2 "
          "--set pipeline.schedule=seq1f1b --set run.backend=reference",
          {"workload.frozen", "'h.0.attn.core' has no backward", "pipeline.slices: 1"}},
         {"simulate gpt.yaml --set 'workload.lora={rank: 8}'",
