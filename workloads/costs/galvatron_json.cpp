@@ -217,7 +217,8 @@ struct BlockShape {
     std::vector<std::string> models = {};  // that these numbers are of, empty: they were given
 };
 
-// Takes what is not given from the transformers of this build whose blocks have as many parameters, if all agree.
+// Takes what is not given from the transformers of this build whose blocks have as many parameters, if all agree. A
+// layer of a hybrid has attention or an MLP, not both.
 BlockShape shape_of(BlockShape given, Bytes weights, const std::string& path) {
     if (given.blocks > 0)
         return given;
@@ -225,7 +226,7 @@ BlockShape shape_of(BlockShape given, Bytes weights, const std::string& path) {
     for (const Transformer& model : transformer_presets()) {
         const TransformerParameters parameters = parameters_of(model);
         const double bytes = 4.0 * static_cast<double>(parameters.attention + parameters.dense);
-        if (model.experts || std::abs(static_cast<double>(weights) / bytes - 1) > kSameSize)
+        if (model.experts || model.mamba || std::abs(static_cast<double>(weights) / bytes - 1) > kSameSize)
             continue;
         found.emplace(model.layers, model.hidden);
         given.models.push_back(model.name);
