@@ -1,8 +1,6 @@
 #include "job/offload.h"
 
 #include "job/cost_source.h"
-#include "job/plan.h"
-#include "job/slices.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,10 +14,6 @@ void check_offload(const Setup& setup, const Profile& profile) {
     if (!setup.cluster.host_link && profile.host_link == Link{})
         setup.fail_at("pipeline.offload", "how fast a device copies to the memory of its host is not known",
                       "write cluster.host_link: {bandwidth: 25 GB/s}, or measure a profile");
-    if (slices_of(setup, schedule_of(setup)) > 1)
-        setup.fail_at("pipeline.offload",
-                      "later slices read the keys and values of earlier ones, which offloaded stages do not keep",
-                      "leave pipeline.offload out, or write slices: 1");
 }
 
 void offload_stages(Costs& costs, const Setup& setup) {

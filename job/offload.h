@@ -6,8 +6,7 @@
 
 namespace pw {
 
-// Throws Error (BadInput) at the key whose value cannot be used: copies need a link, and later slices of a sequence
-// read what earlier slices save.
+// Throws Error (BadInput) at the key if no link to the hosts is known.
 void check_offload(const Setup& setup, const Profile& profile);
 
 // Makes all that the F of the offloaded stages of a uniform workload saves leave the device.

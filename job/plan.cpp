@@ -416,6 +416,10 @@ ProvenPlan proven_plan(const Setup& setup, const StageLinks& links, int steps, c
     if (setup.pipeline.recompute.ahead == Recomputation::kByCosts && costs_of)
         move_recomputes(setup, proven, costs_of);
     if (!setup.pipeline.offload.stages.empty()) {
+        if (proven.plan.shape.slices > 1)
+            setup.fail_at("pipeline.offload",
+                          "later slices read the keys and values of earlier slices, which offloaded stages do not keep",
+                          "leave pipeline.offload out, or write slices: 1");
         add_offloads(proven.plan, setup.pipeline.offload);
         TransferMode mode = proven.proof->mode;
         mode.copies = TransferMode::Copies::InTurn;  // a plan whose copies run in turn does not hang both ways

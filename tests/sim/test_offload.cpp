@@ -2,6 +2,7 @@
 // separate count of events.
 #include "job/job.h"
 #include "job/load.h"
+#include "schedules/csv/csv.h"
 #include "schedules/memory/buffers.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
@@ -81,6 +82,21 @@ TEST(Offload, NeedsALinkToTheHost) {
                 {"copies to the memory of its host is not known", "write cluster.host_link"});
     expect_says(refusal([] { (void)offloading_job(kSixteenOffloaded, {"pipeline.recompute=[1]"}); }),
                 {"stage 1 is recomputed"});
+    expect_says(refusal([] { (void)offloading_job(kSixteenOffloaded, {"pipeline.schedule=seq1f1b"}); }),
+                {"later slices", "slices: 1"});
+}
+
+// The cells of a file have no copies: the config adds them.
+TEST(Offload, IsAddedToPlansFromFiles) {
+    const TemporaryFolder folder;
+    const Job job = offloading_job(kSixteenOffloaded);
+    Plan plain = job.plan;
+    for (std::vector<Task>& order : plain.order)
+        std::erase_if(order, [](const Task& task) { return is_copy(task.op); });
+    const std::string path = folder.write("plan.csv", print_csv(plain, false));
+    const Job from_file = offloading_job(kSixteenOffloaded, {"pipeline.schedule=" + path});
+    EXPECT_EQ(metrics_of(trace_of_offload(from_file)).step_time, Ns{5'700'000'000});
+    EXPECT_EQ(metrics_of(trace_of_offload(from_file)).devices[0].peak_memory, 12 * kOffloadedGB);
 }
 
 // Counts the events of a plan: each device goes through its list, and its copies run in lanes of their own.
