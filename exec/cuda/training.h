@@ -75,8 +75,10 @@ private:
         std::span<const cudaStream_t> streams() const { return streams_; }
 
     private:
+        void begin(int node, int lane) override;
+
         CudaDevice& device_;
-        const std::array<cudaStream_t, 2> streams_;  // by lane
+        const std::array<cudaStream_t, kLanes> streams_;  // by lane
     };
 
     static Training& work_of(CudaTraining& work);

@@ -173,22 +173,26 @@ void CudaDevice::about_to_post(int transfer, int earlier) {
 }
 
 CudaDevice::Copies::Copies(CudaDevice& device)
-    : device_(device), streams_{device.device().add_stream(), device.device().add_stream()} {}
+    : HostCopies(device.work_.plan.graph, device.work_.job.plan.order[device.device_], device.device_,
+                 device.work_.job.mode),
+      device_(device),
+      streams_{device.device().add_stream(), device.device().add_stream()} {}
 
-// An OFFLOAD waits for its F. A RELOAD waits for its OFFLOAD, and for the work that has used its memory before.
 void CudaDevice::Copies::post(int node) {
-    CudaTraining& work = device_.work_;
-    if (!work.queues())
+    if (!device_.work_.queues())
         return;
     const CaptureScope scope(device_);
-    const Task& task = work.plan.graph.task(node);
-    const bool leaves = task.op == Op::Offload;
-    const cudaStream_t stream = streams_[static_cast<std::size_t>(work.job.mode.lane_of_copy(task.op))];
+    device_.work_.events[node].posted->record(device_.device().stream());
+    HostCopies::post(node);
+}
+
+// An OFFLOAD waits for its F. A RELOAD waits for its OFFLOAD, and for the work that has used its memory before.
+void CudaDevice::Copies::begin(int node, int lane) {
+    const CudaTraining& work = device_.work_;
+    const cudaStream_t stream = streams_[static_cast<std::size_t>(lane)];
     work.call_for(node, "queues", [&] {
-        const CudaTraining::NodeEvents& own = work.events[node];
-        own.posted->record(device_.device().stream());
-        own.posted->block(stream);
-        if (!leaves)
+        work.events[node].posted->block(stream);
+        if (work.plan.graph.task(node).op == Op::Reload)
             work.events[work.plan.graph.inputs(node).front()].awaited().block(stream);
         work.record_start(node, stream);
         for (const HostBlocks::Block& block : device_.host_blocks().moved_by(node))

@@ -49,8 +49,8 @@ EmulatedDevice::EmulatedDevice(Emulation& run, int device) : run_(run), device_(
         state.parts.resize(static_cast<std::size_t>(run.plan.gradient_parts(stage)));
     }
     if (has_copies(job.plan.order[static_cast<std::size_t>(device)]))
-        copies_ = std::make_unique<CopyThreads>(run.plan.graph, job.mode,
-                                                fmt::format("the copies of device {}", device), [this](int node) {
+        copies_ = std::make_unique<CopyThreads>(run.plan.graph, job.plan.order[static_cast<std::size_t>(device)],
+                                                device, job.mode, [this](int node) {
                                                     const Ns begun = clock_now();
                                                     run_.sleep_until(begun + run_.durations[node]);
                                                 });

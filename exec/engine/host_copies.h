@@ -10,55 +10,70 @@
 #include <deque>
 #include <functional>
 #include <map>
-#include <string>
+#include <set>
+#include <vector>
 
 namespace pw {
 
-// For the device's thread. The copies of a lane run in the order of their posts.
+// For the device's thread. The copies of a lane run as they are listed.
 class HostCopies {
 public:
+    HostCopies(const PlanGraph& graph, const std::vector<Task>& order, int device, TransferMode mode);
     virtual ~HostCopies() = default;
-    virtual void begin_step() {}
-    // Lets a copy start: an OFFLOAD when its F has run, a RELOAD when the device has memory for it.
-    virtual void post(int node) = 0;
+    HostCopies(const HostCopies&) = delete;
+    HostCopies& operator=(const HostCopies&) = delete;
+
+    virtual void begin_step();
+    // Lets a copy start after the copies before it: an OFFLOAD when its F has run, a RELOAD when the device has memory
+    // for it. Before the list has passed a copy, all earlier copies of its lane are posted.
+    virtual void post(int node);
     // Returns when later work of the device may overwrite what an OFFLOAD has copied, or read what a RELOAD has.
     virtual void wait(int node) = 0;
     // Returns when a copy ran, by the host's clock. Called when the step is over.
     virtual Interval interval(int node) const = 0;
+
+protected:
+    virtual void begin(int node, int lane) = 0;  // in the order of the lane
+    static constexpr std::size_t kLanes = 2;
+
+private:
+    struct Listed {
+        std::vector<int> nodes;  // as listed
+        std::size_t begun = 0;
+    };
+    const PlanGraph& graph_;
+    const TransferMode mode_;
+    std::array<Listed, kLanes> listed_;
+    std::set<int> posted_;  // of this step
 };
 
 // Copies on a thread for each lane.
 class CopyThreads : public HostCopies {
 public:
     // `copy` makes the copy of a node. It does not throw, and is called on a thread of its own.
-    CopyThreads(const PlanGraph& graph, TransferMode mode, const std::string& whose,
+    CopyThreads(const PlanGraph& graph, const std::vector<Task>& order, int device, TransferMode mode,
                 std::function<void(int node)> copy);
     ~CopyThreads() override;
-    CopyThreads(const CopyThreads&) = delete;
-    CopyThreads& operator=(const CopyThreads&) = delete;
 
     void begin_step() override;
-    void post(int node) override;
     void wait(int node) override;
     Interval interval(int node) const override { return intervals_.at(node); }
 
 private:
+    void begin(int node, int lane) override;
     struct Lane {
-        std::deque<int> posted;
+        std::deque<int> begun;
         Condition changed;
         Thread thread;
     };
-    Lane& lane_of(int node) { return lanes_[static_cast<std::size_t>(mode_.lane_of_copy(graph_.task(node).op))]; }
     void work(Lane& lane);
 
-    const PlanGraph& graph_;
-    const TransferMode mode_;
     const std::function<void(int node)> copy_;
     Mutex mutex_;  // protects everything below
     Condition done_;
     std::map<int, Interval> intervals_;  // of the copies of this step that have ended
     bool over_ = false;
-    std::array<Lane, 2> lanes_;
+    std::array<Lane, kLanes> lanes_;
 };
 
 }  // namespace pw

@@ -26,11 +26,10 @@ TrainingDevice::TrainingDevice(Training& run, int device)
             fmt::format("the sums of device {}", device), [this] { open_bucket_thread(); },
             [this](int node) { buckets_->sum(node); });
     if (run_.plan.is_here(device) && has_copies(order) && run_.job.setup.run.backend != RunConfig::Backend::Cuda)
-        copies_ = std::make_unique<CopyThreads>(
-            run_.plan.graph, run_.job.mode, fmt::format("the copies of device {}", device), [this](int node) {
-                for (const HostBlocks::Block& block : host_blocks().moved_by(node))
-                    std::memcpy(block.to, block.from, static_cast<std::size_t>(block.bytes));
-            });
+        copies_ = std::make_unique<CopyThreads>(run_.plan.graph, order, device, run_.job.mode, [this](int node) {
+            for (const HostBlocks::Block& block : host_blocks().moved_by(node))
+                std::memcpy(block.to, block.from, static_cast<std::size_t>(block.bytes));
+        });
 }
 
 std::shared_ptr<const Kernels> TrainingDevice::open() {
