@@ -76,7 +76,7 @@ ASSUMED = (
 )
 
 # What recipes recompute whose rows do not print it (NVIDIA-NeMo/Megatron-Bridge@067f987df, src/megatron/bridge/perf_recipes), by
-# model, device and samples of a micro-batch. Recipes with degrees other than those of the rows are left out.
+# model, device and samples of a micro-batch. A recipe whose degrees differ from the degrees of the row is left out.
 RECIPES = {
     **{("llama-3-70b", device, samples): "none" for device in ("gb300", "gb200", "h100-sxm-80") for samples in (1, 2)},
     **{("llama-3.1-405b", device, 1): "none" for device in ("gb300", "gb200")},

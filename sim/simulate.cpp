@@ -182,7 +182,7 @@ Trace Simulation::trace() const {
     trace.reserved = needed_by(plan_, buffers, *costs_);
     for (int device = 0; device < plan_.shape.devices; ++device) {
         const std::vector<MemoryUse> memory = memory_of(plan_.order[device], buffers, buffers_on[device]);
-        // Memory follows the list: a position's buffers live from its task's start. Those of copies live from the end
+        // Memory follows the list: a position's buffers live from its task's start. A copy's buffers live from the end
         // of the tasks that the list has waited for.
         Ns reached = 0, passed = 0;
         for (int position = 0; position < static_cast<int>(memory.size()); ++position) {

@@ -70,7 +70,7 @@ std::vector<Buffer> buffers_of(const Plan& plan, const Proof& proof, const Costs
                                bool early, const std::vector<int>& gradient_parts = {});
 
 // Returns the buffers that a plan needs in the memory of the hosts: what has left a device, from its F until the last
-// task that reads it. Positions and devices are those of the device. `buffers` are the plan's.
+// task that reads it. A buffer has the positions and the device of the tensor. `buffers` are the plan's.
 std::vector<Buffer> host_buffers_of(const std::vector<Buffer>& buffers);
 
 // Returns whether senders keep a copy: the transport makes a copy, or the landing buffer may not exist yet when the

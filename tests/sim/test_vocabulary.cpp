@@ -213,9 +213,9 @@ TEST(Vocabulary, RefusesWholeLayersAndOtherNumbersOfStages) {
                 {"schedule vocab-1 places three stages on each device", "help:"});
 }
 
-// Steps of the authors. Their columns say which passes the devices share, not which is which: the first one grows with
-// the vocabulary and is taken as S and T, the second one as F of the embedding, the third one as its B. The fourth one
-// is added to S.
+// Steps that the authors measured. Columns have the passes that devices share, without names. The first column grows
+// with the vocabulary and is taken as S and T, the second column as F of the embedding, the third column as B of the
+// embedding. The fourth column is added to S.
 class MeasuredSteps {
 public:
     explicit MeasuredSteps(const YAML::Node& row) : row_(row) {}

@@ -1,4 +1,4 @@
-// Runs with frozen layers. The numbers of every schedule and split are those of one device. The trained layers move as
+// Runs with frozen layers. Every schedule and split gives the numbers of one device. The trained layers move as
 // if all layers were trained, and the frozen layers stay. The memory is the predicted memory.
 #include "exec/checkpoint/checkpoint.h"
 #include "exec/checkpoint/checkpoint_folder.h"

@@ -195,7 +195,8 @@ void check_order(const std::vector<std::string>& stages) {
         }
 }
 
-// Returns the first layer of each block and of each module of further tokens, and the first layer after the last one.
+// Returns the first layer of each block and of each module of further tokens, and the first layer after the last
+// module.
 std::vector<int> block_starts(const LayerGraph& graph, const std::string& letters) {
     std::vector<int> starts;
     std::map<std::string, bool> seen;

@@ -145,9 +145,9 @@ PassSeconds KernelTimes::attention(const TokenRange& range, double sequences, do
 }
 
 // The scan multiplies the tokens of a chunk as attention does, and passes a state from chunk to chunk (arXiv
-// 2405.21060, section 6). No device was measured: its products are at the rate of attention over a chunk, its memory
-// traffic is that of the kernels of state-spaces/mamba. The convolution reads and writes the inputs, the kernels of the
-// scan read them twice and write the outputs, and write, pass on and read the states of the chunks in fp32. A gated
+// 2405.21060, section 6). No device was measured: the products have the rate of attention over a chunk, and the memory
+// traffic is what the kernels of state-spaces/mamba move. The convolution reads and writes the inputs, the kernels of
+// the scan read them twice and write the outputs, and write, pass on and read the states of the chunks in fp32. A gated
 // norm follows. The backward computes the convolution and the states again, and its gradients move twice the bytes of
 // the forward.
 PassSeconds KernelTimes::scan(double rows, const Mamba& mamba) const {

@@ -69,7 +69,7 @@ std::optional<ModuleSet> parse_modules(std::string_view text);
 // Returns all words and names.
 std::vector<std::string_view> words_for_modules();
 
-// Which blocks recompute. Places are those of a stage's blocks, from 0.
+// Which blocks recompute. A block's place is its number in its stage, from 0.
 enum class BlockRule : std::uint8_t {
     Share,  // of each block this share: the mean where stages have different numbers of recomputed blocks
     Every,  // every n-th block of a stage (pytorch/torchtitan, selective_ac_option)
