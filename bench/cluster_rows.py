@@ -65,6 +65,7 @@ RELEASES = (
     (r"Megatron-LM 20(19|20|21)", {}, {"release": "megatron-2021"}),
     (r"Megatron-LM 2022", {}, {"release": "megatron-2022"}),
     (r"InternEvo", {}, {"release": "nemo-2023", "overlap": ["tensor_backward"]}),
+    (r"ModelLink", {}, {"release": "nemo-2024", "overlap": []}),
     (r"ngc23\.0[4-8]|NeMo 23\.0[4-8]", {}, {"release": "nemo-2023"}),
     (r"ngc23|ngc24|NeMo 2[34]\.", {}, {"release": "nemo-2024"}),
     (r"ngc25|NeMo 2[5-9]\.|NeMo / Megatron-Core|Megatron-Core dev", {}, {"release": "nemo-2025"}),
@@ -104,11 +105,13 @@ class Unexpressed(Exception):
 
 
 def groups_of(path):
-    """[{id, source, rows}] of a file in either form; a row has the keys of its group, and none without a value."""
+    """[{id, source, rows}] of a file in any of its forms; a row has the keys of its group, and none without a value."""
     with open(path) as file:
         content = yaml.safe_load(file)
     if isinstance(content, list):
         return large_models(content)
+    if "groups" not in content:
+        return [modellink(content)]
     groups = []
     for group in content["groups"]:
         about = {"group": group["id"], "software": str(group.get("software", "")), **group.get("common", {})}
@@ -152,6 +155,30 @@ def large_models(entries):
                  "micro_batch_sequences": entry["micro_batch"], "step_s": entry["seconds"][plan]} for entry in entries]
         groups.append({"id": identity, "source": "arXiv 2205.05198", "rows": rows})
     return groups
+
+
+# Vocabularies of models whose rows do not print them, by their config.json on Hugging Face.
+VOCABULARIES = {"aquila-7b": 100008, "baichuan-13b": 64000, "baichuan2-7b": 125696, "bloom-7b": 250880, "bloom-176b": 250880,
+                "internlm-65b": 103168, "mixtral-8x7b": 32000, "qwen-7b": 151936, "qwen-72b": 152064}
+
+
+def modellink(content):
+    """The group of DATA_DIR/witness/ascend/modellink_910.yaml: its kind of card is assumed, its program is of early 2024."""
+    names = {"cards": "gpus", "sequence_length": "sequence_tokens", "micro_batch_size": "micro_batch_sequences",
+             "global_batch": "global_batch_sequences", "blocks": "layers", "inner": "ffn", "key_value_heads": "kv_heads",
+             "tokens_per_s_card": "tokens_per_s_per_gpu"}
+    common = {"group": "modellink-ascend-910b", "software": "ModelLink 1.0", "device": "ascend-910b", "gpus_per_host": 8,
+              "between": "200 Gbit/s per GPU", "zero": 0}
+    rows = []
+    for entry in content["rows"]:
+        row = {names.get(key, key): value for key, value in entry.items() if value is not None}
+        row = {**common, **row, "vocab": VOCABULARIES.get(entry["model"], 32000)}
+        if row.pop("model").startswith("mixtral"):
+            row["model"] = "mixtral-8x7b"
+        if "implied_tokens_per_s_card" not in row:
+            row.pop("step_s", None)
+        rows.append(row)
+    return {"id": common["group"], "source": content["source"]["repository"], "rows": rows}
 
 
 def model_of(row, models):
@@ -262,6 +289,8 @@ def parallel_of(row):
     parallel["zero"] = row.get("zero", (3 if row["fsdp_group"] else 1) if "fsdp_group" in row else 0)
     if isinstance(row.get("zero1_group_gpus"), int):
         parallel["zero_group"] = row["zero1_group_gpus"]
+    if "flash_attention" in row:
+        parallel["attention"] = "flash" if row["flash_attention"] else "unfused"
     return {**parallel, "recompute": recompute_of(row), **release_of(row)}
 
 
