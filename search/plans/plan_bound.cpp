@@ -19,8 +19,16 @@ Bytes least_bytes(Bytes bytes, double length) {
 
 }  // namespace
 
-Ns time_of_shared_work(Ns work, double micro_batches, double speeds, double rounded) {
-    const double time = static_cast<double>(work) * micro_batches / speeds - rounded / 2;
+// With more holders, fewer micro-batches add their gradients, and more holders update. Both are linear in the number of
+// holders, except with ZeRO, where the holders share the updates, and with ZeRO-2 the additions.
+Ns time_of_shared_work(const StepWork& work, double lengths, double speeds, double rounded) {
+    const auto once_with = [&](int holders) {
+        const double added = std::max(0, work.micro_batches - holders), shards = work.zero >= 2 ? holders : 1;
+        return static_cast<double>(work.accumulate) * added / shards +
+               static_cast<double>(work.update) * (work.zero > 0 ? 1 : holders);
+    };
+    const double once = std::min(once_with(1), once_with(std::min(work.holders, work.micro_batches)));
+    const double time = (static_cast<double>(work.passes) * lengths + once) / speeds - rounded / 2;
     return std::max<Ns>(0, static_cast<Ns>(time));
 }
 
@@ -211,7 +219,23 @@ Bytes PlanBound::frozen_part(const Piece& piece, int shards) const {
     return zero_ >= 3 ? shard_of(piece.frozen, shards) : piece.frozen;
 }
 
-Ns PlanBound::work_of(const Piece& model) const { return asynchronous_ ? 0 : passes_of(model); }
+bool PlanBound::has_speed_of_stages(int device, const Shape& shape) const {
+    return std::ranges::all_of(shape.stages_of(device), [&](int stage) {
+        return stages_[stage].speed == speeds_[static_cast<std::size_t>(device)];
+    });
+}
+
+StepWork PlanBound::work_of(const Piece& model) const {
+    if (asynchronous_)
+        return {};
+    const bool updates = std::ranges::any_of(stages_, &Stage::updates);
+    return {.passes = passes_of(model),
+            .accumulate = trains() ? model.accumulate : 0,
+            .update = updates ? model.update : 0,
+            .micro_batches = micro_batches_,
+            .holders = most_holders_,
+            .zero = zero_};
+}
 
 Ns PlanBound::passes_of(const Piece& piece) const {
     const PathCounts& counts = stages_.front().all;  // every stage has the same kinds of tasks

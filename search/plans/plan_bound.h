@@ -16,10 +16,20 @@ namespace pw {
 // operation.
 double least_micro_batches(const std::vector<MicroBatchLength>& lengths, int micro_batches);
 
-// Returns a lower bound on the step time if devices whose speeds add up to `speeds` share `work` per micro-batch.
-// `rounded` is the number of tasks of a device whose times are rounded, by half a nanosecond each, because its speed or
-// their length is not 1.
-Ns time_of_shared_work(Ns work, double micro_batches, double speeds, double rounded);
+// The work of a step that flushes, on all layers at speed 1.
+struct StepWork {
+    Ns passes = 0;          // of each micro-batch
+    Ns accumulate = 0;      // of a micro-batch whose gradients are added to earlier gradients
+    Ns update = 0;          // of all parameters
+    int micro_batches = 1;  // whose gradients are added: with each holder of a stage all but its first
+    int holders = 1;        // of a stage, at most
+    int zero = 0;           // TrainingConfig::zero
+};
+
+// Returns a lower bound on the step time if devices whose speeds add up to `speeds` share this work. `lengths` is
+// least_micro_batches(). `rounded` is the number of tasks of a device whose times are rounded, by half a nanosecond
+// each, because its speed or their length is not 1.
+Ns time_of_shared_work(const StepWork& work, double lengths, double speeds, double rounded);
 
 // The best properties of some devices, which may come from different devices.
 struct BestDevice {
@@ -69,16 +79,21 @@ public:
     Bytes available(int stage) const { return stages_[stage].available; }
     // Returns a lower bound on the step time of all splits of the whole model: all devices share its work.
     Ns of_work(const Pieces& pieces) const;
-    Ns work_of(const Piece& model) const;    // work of a micro-batch (0: not bounded)
-    Ns passes_of(const Piece& piece) const;  // time of the passes of a micro-batch that the plan runs
+    StepWork work_of(const Piece& model) const;  // no work: not bounded
+    Ns passes_of(const Piece& piece) const;      // time of the passes of a micro-batch that the plan runs
     // Returns a bound that holds for any speeds of the other devices: a micro-batch takes the longest path on the
     // fastest device.
     Ns of_path(const Pieces& pieces) const;
     int device_of(int stage) const { return stages_[stage].device; }
+    bool any_order() const { return any_order_; }  // the bounds hold for any order of the tasks
+    // Returns whether each stage of the device is bounded as on a device of its speed.
+    bool has_speed_of_stages(int device, const Shape& shape) const;
     bool trains() const { return stages_.front().all.backwards > 0; }
     // Return the time of a path of layers on the fastest devices: of the shortest micro-batch, of the stage's first
     // micro-batch, and of the micro-batch whose backward the stage runs last.
     Ns path(Ns time) const { return path(time, shortest_); }
+    // Returns a bound on the sum of path() of pieces that together take this time.
+    Ns longest(Ns time) const { return static_cast<Ns>(static_cast<double>(time) * shortest_ / best_.speed) + 1; }
     Ns head(int stage, const Piece& piece) const { return path(piece.head, stages_[stage].first); }
     Ns tail(int stage, const Piece& piece) const { return path(piece.tail, stages_[stage].last); }
     // Returns a lower bound on the step time of all splits: the time in which a shared dispatcher issues its calls, or
@@ -141,11 +156,12 @@ private:
     double longest_bytes_ = 1;
     double least_ = 1;  // least_micro_batches()
     Ns calls_ = 0;
-    int micro_batches_ = 1;
+    int micro_batches_ = 1, most_holders_ = 1;
     Ns dispatch_ = 0;
-    double exposed_ = 1;     // the share of an F in a pair that counts
-    std::set<Task> hidden_;  // the F in pairs (empty if each F counts as a whole)
-    BestDevice best_;        // of the plan's devices
+    double exposed_ = 1;          // the share of an F in a pair that counts
+    std::set<Task> hidden_;       // the F in pairs (empty if each F counts as a whole)
+    BestDevice best_;             // of the plan's devices
+    std::vector<double> speeds_;  // by device
     double all_speeds_ = 0;
     double rounded_ = 0;  // see time_of_shared_work
     std::vector<Stage> stages_;

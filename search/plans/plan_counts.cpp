@@ -60,7 +60,7 @@ double largest_held(const std::vector<Task>& tasks, SizeOf size_of) {
 bool never(int) { return false; }
 bool always(int) { return true; }
 
-bool is_pass(Op op) { return op == Op::Forward || is_backward(op); }
+bool is_timed(Op op) { return op == Op::Forward || is_backward(op) || op == Op::Update; }
 
 // Returns the number of tasks of the average device whose times are rounded, each weighted by its device's speed.
 double rounded_tasks(const Plan& plan, const std::vector<DeviceConfig>& devices, bool unequal) {
@@ -70,7 +70,7 @@ double rounded_tasks(const Plan& plan, const std::vector<DeviceConfig>& devices,
         speeds += speed;
         const std::vector<Task>& order = plan.order[device];
         const auto passes = static_cast<double>(
-            std::count_if(order.begin(), order.end(), [](const Task& task) { return is_pass(task.op); }));
+            std::count_if(order.begin(), order.end(), [](const Task& task) { return is_timed(task.op); }));
         rounded += (speed != 1 ? speed * passes : 0) + (unequal ? passes : 0);
     }
     return rounded / speeds;
@@ -263,8 +263,10 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Setup& setup)
     const std::vector<DeviceConfig>& devices = setup.cluster.devices;
     const VersionTable versions = versions_of(plan);
     best_ = best_of(devices);
-    for (const DeviceConfig& device : devices)
+    for (const DeviceConfig& device : devices) {
+        speeds_.push_back(device.speed);
         all_speeds_ += device.speed;
+    }
     calls_ = calls_of(plan, setup);
     const auto shortest_of = [](const MicroBatchLength& length) {
         return std::min({length.forward, length.backward_input, length.backward_weight});
@@ -285,6 +287,7 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Setup& setup)
     for (int number = 0; number < plan.shape.stages; ++number) {
         const std::vector<int> holders = plan.shape.devices_of(number);
         const int device = holders.front();
+        most_holders_ = std::max(most_holders_, static_cast<int>(holders.size()));
         const std::vector<Task> tasks = tasks_of(plan, device, number);
         Stage& stage = stages_.emplace_back();
         stage.device = device;

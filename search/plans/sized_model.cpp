@@ -34,6 +34,8 @@ SizedModel::SizedModel(const SearchProblem& problem, const StageSpace& space, co
         const StageCost& busy = costs.busy().empty() ? alone : costs.busy()[layer];
         forward += std::min(alone.forward, busy.forward);
         backward += std::min(backward_of(alone), backward_of(busy));
+        accumulate += std::min(alone.accumulate, busy.accumulate);
+        update += std::min(alone.update, busy.update);
         weights += costs.bytes()[layer].weights;
     }
 }

@@ -20,8 +20,9 @@ public:
 
     Model model;
     Profile profile;
-    CostTable costs;               // refers to both
-    Ns forward = 0, backward = 0;  // times of all layers at speed 1, undisturbed by other devices
+    CostTable costs;  // refers to both
+    // Times of all layers at speed 1, undisturbed by other devices.
+    Ns forward = 0, backward = 0, accumulate = 0, update = 0;
     Bytes weights = 0;
 
 private:

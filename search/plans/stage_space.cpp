@@ -202,6 +202,7 @@ Pieces::Pieces(const LayerGraph& graph, const StageSpace& space, const CostTable
     const int cuts = space.cuts();
     std::vector<Piece> before(static_cast<std::size_t>(cuts));  // sums over the layers before a cut
     std::vector<std::vector<int>> boundary(before.size());      // layers before it that feed a layer after it
+    std::vector<std::vector<int>> ends(before.size());          // layers before it that feed no layer before it
     for (int cut = 0; cut < cuts; ++cut) {
         deadline.check();
         for (int layer = 0; layer < space.layers(); ++layer) {
@@ -211,6 +212,8 @@ Pieces::Pieces(const LayerGraph& graph, const StageSpace& space, const CostTable
             const std::vector<int>& readers = readers_of[layer];
             if (std::any_of(readers.begin(), readers.end(), [&](int reader) { return !space.contains(cut, reader); }))
                 boundary[cut].push_back(layer);
+            if (std::none_of(readers.begin(), readers.end(), [&](int reader) { return space.contains(cut, reader); }))
+                ends[cut].push_back(layer);
         }
     }
     for (int from = 0; from < cuts; ++from) {
@@ -228,6 +231,9 @@ Pieces::Pieces(const LayerGraph& graph, const StageSpace& space, const CostTable
                         piece.head = std::max(piece.head, paths.to_forward[layer]);
                         piece.tail = std::max(piece.tail, paths.to_backward[layer]);
                     }
+            piece.waits_for_all = std::ranges::all_of(ends[from], [&](int layer) {
+                return std::ranges::any_of(readers_of[layer], [&](int reader) { return space.contains(to, reader); });
+            });
             for (const int layer : boundary[to])
                 if (!space.contains(from, layer))
                     for (const int reader : readers_of[layer])

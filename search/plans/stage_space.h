@@ -55,9 +55,14 @@ struct Piece {
     Ns weight = 0;    // time of W, backward for weights, if the backward is split
     Ns rest = 0;      // the least time of B in addition to `backward`, and of W, if the plan has B, I and W
     Ns recompute = 0, update = 0, accumulate = 0;
-    Ns head = 0;                        // forward of the longest path of layers that the piece waits for
-    Ns mid = 0;                         // forward and backward of the longest path of layers after it
-    Ns tail = 0;                        // backward of the longest path of layers before it
+    Ns head = 0;  // forward of the longest path of layers that the piece waits for
+    Ns mid = 0;   // forward and backward of the longest path of layers after it
+    Ns tail = 0;  // backward of the longest path of layers before it
+    Ns before_backward() const { return head + forward + mid; }
+    Ns after_forward() const { return mid + backward + tail; }
+    // Whether it reads all tensors before it that no layer before it reads: then its stage waits for all earlier
+    // stages.
+    bool waits_for_all = true;
     int layers = 0, with_backward = 0;  // layers, and layers that have a backward pass (frozen_layers.h)
     Bytes weights = 0, frozen = 0, statistics = 0;
     Bytes activations = 0;  // held for a micro-batch, from F, forward, to the backward

@@ -26,9 +26,14 @@ Trial::Trial(const SearchProblem& problem, const StageSpace& space, const SizedM
     const Schedule& schedule = schedule_named(problem_.setup, found_.choice.schedule);
     any_order_ = schedule.needs_costs;
     orders_by_costs_ = any_order_ || found_.choice.ahead == Recomputation::kByCosts;
+    work_ = {.micro_batches = found_.choice.micro_batches, .zero = problem_.setup.training.zero};
     if (!schedule.asynchronous())
-        work_ =
-            exposed_work(model.forward, problem_.setup.pipeline.pair_exposed) + (schedule.trains ? model.backward : 0);
+        work_.passes = exposed_work(model.forward, problem_.setup.pipeline.pair_exposed);
+    if (!schedule.asynchronous() && schedule.trains) {
+        work_.passes += model.backward;
+        work_.accumulate = model.accumulate;
+        work_.update = model.update;
+    }
     double speeds = 0;
     for (const int device : found_.choice.devices)
         speeds += problem.setup.cluster.devices[device].speed;
@@ -41,7 +46,7 @@ double Trial::rounded_tasks(double speeds) const {
     const std::vector<DeviceConfig>& devices = problem_.setup.cluster.devices;
     const bool one_speed =
         std::all_of(devices.begin(), devices.end(), [](const DeviceConfig& device) { return device.speed == 1; });
-    const double tasks = 3.0 * found_.choice.micro_batches * found_.choice.stages;
+    const double tasks = 4.0 * found_.choice.micro_batches * found_.choice.stages;
     return (one_speed ? 0 : tasks) + (problem_.setup.pipeline.micro_batch_lengths.empty() ? 0 : tasks / speeds);
 }
 
@@ -167,7 +172,9 @@ NumberOfStage Trial::work() const {
 
 Ns Trial::bound_of_any_devices(double speeds) const {
     const double least = least_micro_batches(problem_.setup.pipeline.micro_batch_lengths, found_.choice.micro_batches);
-    return time_of_shared_work(work_, least, speeds, rounded_tasks(speeds));
+    StepWork work = work_;
+    work.holders = static_cast<int>(problem_.setup.cluster.devices.size());
+    return time_of_shared_work(work, least, speeds, rounded_tasks(speeds));
 }
 
 // Different ways to share out the devices may use different devices.
@@ -329,9 +336,20 @@ void Trial::climb(std::int64_t tasks, Deadline& deadline) {
     }
 }
 
+// Windows of lists are between stages with a device each. In any order every stage has backwards.
+bool Trial::has_windows() {
+    if (bounds_->shares_devices() && !any_order_)
+        return !orders_by_costs_;
+    const Shape& shape = judge().plan().shape;
+    bool several = any_order_;
+    for (int device = 0; device < shape.devices; ++device)
+        several = several || shape.stages_of(device).size() > 1;
+    return several && !has_forwards_only(problem_.model.layers);
+}
+
 void Trial::sharpen(Ns limit, Deadline& deadline) {
     sharp_ = true;
-    if (refused_ || !bounds_->shares_devices() || !space_.complete() || orders_by_costs_ ||
+    if (refused_ || !space_.complete() || !has_windows() ||
         schedule_named(problem_.setup, found_.choice.schedule).asynchronous())
         return;
     const Ns bound = bound_of_devices(judge().plan(), *bounds_, space_, limit, spent_, deadline);

@@ -77,6 +77,7 @@ private:
     bool is_defined();
     void refuse(const Error& error);
     void find_bounds(Deadline& deadline);
+    bool has_windows();
     NumberOfStage least_step_time() const;
     NumberOfStage work() const;
     TimeOn time_on() const;
@@ -99,7 +100,7 @@ private:
     bool too_long_ = false;
     std::optional<Error> refused_;
     bool beyond_ = false;
-    Ns work_ = 0;  // least work of a micro-batch
+    StepWork work_;
     Ns expected_ = 0;
     bool sharp_ = false;
     bool any_order_ = false;  // of all tasks (otherwise the costs may decide where R run)
