@@ -61,8 +61,14 @@ void take_sizes_of_stages(Costs& costs, const Setup& setup, const Shape& shape) 
             }
 }
 
-std::vector<int> makes_of_stages(const Costs& costs, const Shape& shape) {
+// Bounds ask for the costs of parts of the model on any device, with fewer devices than the plan.
+bool is_of_plan(const Setup& setup, const Shape& shape) { return shape.devices == std::ssize(setup.cluster.devices); }
+
+// Returns the make of the devices of each stage. Empty for parts on any device.
+std::vector<int> makes_of_stages(const Costs& costs, const Setup& setup, const Shape& shape) {
     std::vector<int> makes;
+    if (!costs.of_makes.empty() && !is_of_plan(setup, shape))
+        return makes;
     for (int stage = 0; stage < shape.stages; ++stage)
         makes.push_back(costs.of_makes.empty() ? 0 : costs.cluster->times_of(shape.devices_of(stage).front()));
     return makes;
@@ -83,7 +89,6 @@ StageSplit split_between_parts(const LayerGraph& graph, int blocks, int parts) {
     return split_at_layers(graph, starts);
 }
 
-// Returns the number of tokens of which every stage's tensor and context ranks have equally many.
 int common_grain(const std::vector<std::vector<TransformerJob>>& jobs) {
     int grain = 1;
     for (const std::vector<TransformerJob>& together : jobs)
@@ -152,21 +157,27 @@ ClusterFacts pipeline_cluster_of(const Setup& setup) {
     return facts;
 }
 
+SliceEnds slice_ends_by_shapes(const Setup& setup, int slices) {
+    if (slices == 1)
+        return {1};
+    const std::vector<std::vector<TransformerJob>> jobs = transformer_jobs_of(setup);
+    return slice_ends_of(setup, slices, attention_part(jobs.front().front(), setup.pipeline.micro_batch_size),
+                         common_grain(jobs));
+}
+
 void add_groups(Costs& costs, const Setup& setup, const StageSplit& split, const Shape& shape) {
     costs.has_arena = false;
     const std::vector<std::vector<TransformerJob>> jobs = transformer_jobs_of(setup);
     const int samples = setup.pipeline.micro_batch_size;
     add_replicas(costs, jobs, split, samples);
     if (shape.slices > 1)
-        cut_in_slices(
-            costs, jobs, makes_of_stages(costs, shape), split, samples,
-            slice_ends_of(setup, shape.slices, attention_part(jobs.front().front(), samples), common_grain(jobs)));
+        cut_in_slices(costs, jobs, makes_of_stages(costs, setup, shape), split, samples,
+                      slice_ends_by_shapes(setup, shape.slices));
     costs.joined_sums.assign(shape.joined.empty() ? 0 : static_cast<std::size_t>(shape.stages), 0);
     for (const int stage : shape.joined)
         costs.joined_sums[static_cast<std::size_t>(stage)] =
             bounded(std::ceil(joined_seconds(jobs.front().front(), samples) * 1e9));
-    // Bounds ask for the costs of parts of the model on any device, with fewer devices than the plan.
-    if (!setup.parallel.of_stages.empty() && shape.devices == std::ssize(setup.parallel.of_stages))
+    if (!setup.parallel.of_stages.empty() && is_of_plan(setup, shape))
         take_sizes_of_stages(costs, setup, shape);
 }
 

@@ -5,6 +5,7 @@
 #include "job/setup/setup.h"
 #include "schedules/plan/plan.h"
 #include "workloads/costs/costs.h"
+#include "workloads/costs/slices.h"
 
 namespace pw {
 
@@ -15,6 +16,9 @@ StageSplit split_by_blocks(const Setup& setup, const Model& model);
 // head.
 StageSplit split_of_blocks(const LayerGraph& graph, const std::vector<int>& blocks);
 ClusterFacts pipeline_cluster_of(const Setup& setup);
+// Returns where the sequences of a transformer are cut: at multiples of the tokens of which the tensor and context
+// ranks of every stage have equally many, if slices are of equal time.
+SliceEnds slice_ends_by_shapes(const Setup& setup, int slices);
 void add_groups(Costs& costs, const Setup& setup, const StageSplit& split, const Shape& shape);
 
 }  // namespace pw

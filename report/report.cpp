@@ -1,6 +1,7 @@
 #include "report/report.h"
 
 #include "job/transformer_job.h"
+#include "job/transformer_source.h"
 #include "workloads/transformers/degrees.h"
 #include "workloads/transformers/layer_costs.h"
 #include "workloads/transformers/transformer_model.h"
@@ -218,15 +219,17 @@ PassParts mean_parts(const Job& job, const Metrics& metrics) {
     PassParts parts;
     const int size = setup.pipeline.micro_batch_size;
     const auto jobs = transformer_jobs_of(setup);
-    if (jobs.size() == 1) {
+    const Shape& shape = job.plan.shape;
+    if (jobs.size() == 1 && shape.slices == 1) {
         for (const TransformerLayerCost& layer : TransformerLayers(jobs.front().front()).all(size))
             parts += layer.parts;
     } else {
-        for (int stage = 0; stage < job.plan.shape.stages; ++stage) {
-            const int device = job.plan.shape.devices_of(stage).front();
+        const SliceEnds ends = slice_ends_by_shapes(setup, shape.slices);
+        for (int stage = 0; stage < shape.stages; ++stage) {
+            const int device = shape.devices_of(stage).front();
             const auto make = static_cast<std::size_t>(job.costs.cluster->times_of(device));
-            parts += stage_parts(jobs[make].front(), job.split, job.costs.times_on(device).stage,
-                                 size)[static_cast<std::size_t>(stage)]
+            parts += stage_parts(jobs[make].front(), job.split, job.costs.times_on(device).stage, size,
+                                 ends)[static_cast<std::size_t>(stage)]
                          .passes;
         }
     }

@@ -1,6 +1,7 @@
 #include "search/step_parts.h"
 
 #include "job/transformer_job.h"
+#include "job/transformer_source.h"
 #include "workloads/transformers/transformer_model.h"
 
 #include <algorithm>
@@ -33,12 +34,13 @@ StageParts parts_of_rank(int rank, const Job& job, const Shape& shape) {
     const auto jobs = transformer_jobs_of(job.setup);
     const auto make = static_cast<std::size_t>(job.costs.cluster->times_of(rank));
     const std::vector<StageParts> stages =
-        stage_parts(jobs[make].front(), job.split, job.costs.times_on(rank).stage, job.setup.pipeline.micro_batch_size);
+        stage_parts(jobs[make].front(), job.split, job.costs.times_on(rank).stage, job.setup.pipeline.micro_batch_size,
+                    slice_ends_by_shapes(job.setup, shape.slices));
     StageParts all;
     for (const int stage : shape.stages_of(rank)) {
         StageParts own = stages[static_cast<std::size_t>(stage)];
         for (const auto& [name, seconds] : kPassParts)
-            own.passes.*seconds *= micro_batches_on(rank, stage, shape);
+            own.passes.*seconds *= micro_batches_on(rank, stage, shape) / shape.slices;
         all.passes += own.passes;
         all.sums += own.sums;
         all.update += own.update;

@@ -163,5 +163,27 @@ TEST(StepParts, CompareTheBestPlanWithTheSecond) {
                 {"\npart of the step ", "  plan 1 ", "  plan 2  difference\n", "\nproducts ", "\nstep "});
 }
 
+// No kernel and no message accounts for the same share of all passes, whole or cut: all slices are counted, each once.
+TEST(StepParts, AreOfAllSlices) {
+    constexpr const char* kPipeline = R"(
+workload: {model: llama-3.2-1b, sequence_length: 8192}
+cluster: {hosts: 1, devices_per_host: 4, device: h100-sxm-80}
+parallel: {tensor: 2, pipeline: 2}
+pipeline: {schedule: 1f1b, micro_batches: 6}
+training: {precision: bf16, optimizer: adamw}
+)";
+    const auto unaccounted = [&](const std::vector<std::string>& set) {
+        const Predicted made = predicted(kPipeline, set);
+        const StepParts& parts = made.parts();
+        const auto busy = static_cast<double>(made.report.metrics.devices[static_cast<std::size_t>(parts.rank)].busy);
+        return static_cast<double>(parts[StepPart::Other]) / busy;
+    };
+    const double whole = unaccounted({});
+    EXPECT_GT(whole, 0);
+    for (const char* slices : {"2", "8, slice_lengths: time"})
+        EXPECT_NEAR(unaccounted({fmt::format("pipeline={{schedule: seq1f1b, micro_batches: 6, slices: {}}}", slices)}),
+                    whole, 1e-5);
+}
+
 }  // namespace
 }  // namespace pw

@@ -294,11 +294,17 @@ void cut_in_slices(Costs& costs, const std::vector<std::vector<TransformerJob>>&
             const double end = ends[slice], even = end - begin;
             const std::vector<PassesOfStage> passes =
                 passes_of_stages(TransformerLayers(job, {begin * job.tokens, end * job.tokens}).all(samples), split);
-            for (std::size_t stage = 0; stage < passes.size(); ++stage)
-                if (std::cmp_equal(make_of_stage[stage], make))
-                    costs.slices[slice][stage] = {share_of(passes[stage].forward, whole[stage].forward, even),
-                                                  share_of(passes[stage].input, whole[stage].input, even),
-                                                  share_of(passes[stage].weight, whole[stage].weight, even), even};
+            for (std::size_t stage = 0; stage < passes.size(); ++stage) {
+                const MicroBatchLength length = {share_of(passes[stage].forward, whole[stage].forward, even),
+                                                 share_of(passes[stage].input, whole[stage].input, even),
+                                                 share_of(passes[stage].weight, whole[stage].weight, even), even};
+                MicroBatchLength& own = costs.slices[slice][stage];
+                if (make_of_stage.empty() ? make == 0 : std::cmp_equal(make_of_stage[stage], make))
+                    own = length;
+                else if (make_of_stage.empty())
+                    own = {std::min(own.forward, length.forward), std::min(own.backward_input, length.backward_input),
+                           std::min(own.backward_weight, length.backward_weight), even};
+            }
             begin = end;
         }
         if (make == 0)
@@ -309,11 +315,23 @@ void cut_in_slices(Costs& costs, const std::vector<std::vector<TransformerJob>>&
 }
 
 std::vector<StageParts> stage_parts(const TransformerJob& job, const StageSplit& split,
-                                    const std::vector<StageCost>& passes, int samples) {
-    const std::vector<StepEnd> ends = ends_of(TransformerLayers(job).all(samples), split, job);
+                                    const std::vector<StageCost>& passes, int samples, const SliceEnds& ends) {
+    const std::vector<StepEnd> step_ends = ends_of(TransformerLayers(job).all(samples), split, job);
     std::vector<StageParts> parts;
-    for (std::size_t stage = 0; stage < ends.size(); ++stage)
-        parts.push_back(parts_of_end(ends[stage], passes[stage], job));
+    for (std::size_t stage = 0; stage < step_ends.size(); ++stage)
+        parts.push_back(parts_of_end(step_ends[stage], passes[stage], job));
+    if (ends.size() == 1)
+        return parts;
+    for (StageParts& stage : parts)
+        stage.passes = {};
+    double begin = 0;
+    for (const double end : ends) {
+        const auto slice =
+            ends_of(TransformerLayers(job, {begin * job.tokens, end * job.tokens}).all(samples), split, job);
+        for (std::size_t stage = 0; stage < parts.size(); ++stage)
+            parts[stage].passes += slice[stage].passes;
+        begin = end;
+    }
     return parts;
 }
 

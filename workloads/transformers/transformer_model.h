@@ -36,7 +36,7 @@ double attention_part(const TransformerJob& job, int samples);
 // Sets Costs::slices and the bytes that slices need: a slice takes the times of its layers' kernels and messages, whose
 // attention reads the keys and values of earlier slices. Every slice keeps its keys and values until its backward, and
 // also the gradients that later slices add to. `jobs` are by make of the costs, and `make_of_stage` has the make of
-// each stage's devices.
+// each stage's devices. If it is empty, a slice takes the least part of a stage that it takes on any make.
 void cut_in_slices(Costs& costs, const std::vector<std::vector<TransformerJob>>& jobs,
                    const std::vector<int>& make_of_stage, const StageSplit& split, int samples, const SliceEnds& ends);
 
@@ -45,9 +45,10 @@ struct StageParts {
     PassParts passes;
     double sums = 0, update = 0, gathers = 0;  // of gradients, of the optimizer, of weights
 };
-// Returns what add_replicas() and the layers' costs count, by stage. `passes` are the times of the stages' passes.
+// Returns what add_replicas() and the layers' costs count, by stage. `passes` are the times of the stages' passes, and
+// `ends` those of the slices that micro-batches are cut into.
 std::vector<StageParts> stage_parts(const TransformerJob& job, const StageSplit& split,
-                                    const std::vector<StageCost>& passes, int samples);
+                                    const std::vector<StageCost>& passes, int samples, const SliceEnds& ends = {1});
 
 // Returns the cluster in which the plan's devices, a device for each stage of the pipeline, send their messages.
 ClusterFacts pipeline_cluster(const TransformerJob& job);
