@@ -135,6 +135,14 @@ std::string no_searched_offload(const Config& config, const Plan*) {
     return config.search.offload == SearchConfig::Recompute::None ? "no stage is offloaded (search.offload)" : "";
 }
 
+std::string no_searched_slices(const Config& config, const Plan*) {
+    const std::vector<std::string>& schedules = config.search.schedules;
+    const bool cuts = searches_all_schedules(config.search) || std::ranges::any_of(schedules, [&](const auto& name) {
+                          return schedule_named(config, name).cuts_sequences();
+                      });
+    return cuts || !searches_cluster(config) ? "" : "no schedule cuts sequences (search.schedules)";
+}
+
 std::string no_synchronous_steps(const Config& config, const Plan*) {
     return config.pipeline.options.synchronous_steps == 0 ? "" : unread_option(config, "synchronous_steps");
 }
@@ -330,6 +338,8 @@ constexpr KeyRow kKeys[] = {
     {"search.recompute_saved", Read::BySearches, no_searched_recomputation},
     {"search.recompute_ahead", Read::BySearches, no_searched_recomputation},
     {"search.offload_ahead", Read::BySearches, no_searched_offload},
+    {"search.slices", Read::BySearches, no_searched_slices},
+    {"search.slice_lengths", Read::BySearches, no_searched_slices},
 };
 
 // Adds the keys of a block that have no effect here, by their limits.

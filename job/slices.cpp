@@ -49,11 +49,10 @@ void check_lengths(const Setup& setup, int slices) {
         if (sum != tokens)
             setup.fail_at("pipeline.slices", fmt::format("the slices have {} tokens, a sequence has {}", sum, tokens),
                           fmt::format("write lengths that add up to {}, or a number of slices", tokens));
-    } else if (setup.pipeline.slice_lengths == SliceLengths::Time) {
+    } else if (!can_cut(tokens, slices, setup.pipeline.slice_lengths)) {
         if (slices > tokens)
             setup.fail_at("pipeline.slices", fmt::format("{} tokens are not {} slices", tokens, slices),
                           "write fewer slices");
-    } else if (tokens % slices != 0) {
         setup.fail_at("pipeline.slices", fmt::format("{} tokens are not {} equal slices", tokens, slices),
                       fmt::format("write slices: {}, slice_lengths: time, or another workload.sequence_length",
                                   nearest_divisor(tokens, slices)));
@@ -66,6 +65,10 @@ int slices_of(const Setup& setup, const Schedule& schedule) {
     if (!schedule.cuts_sequences())
         return 1;
     return setup.pipeline.slices > 0 ? setup.pipeline.slices : schedule.slices;
+}
+
+bool can_cut(int tokens, int slices, SliceLengths lengths) {
+    return slices <= tokens && (lengths == SliceLengths::Time || tokens % slices == 0);
 }
 
 SliceEnds slice_ends_of(const Setup& setup, int slices, double attention, int grain) {

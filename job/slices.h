@@ -10,6 +10,9 @@ namespace pw {
 // Returns the number of slices of each micro-batch. 1: whole micro-batches.
 int slices_of(const Setup& setup, const Schedule& schedule);
 
+// Returns whether a sequence can be cut into this many slices.
+bool can_cut(int tokens, int slices, SliceLengths lengths);
+
 // Returns where a setup cuts its sequences, if causal attention is this part of all passes. Slices of equal time, and
 // the slices of a transformer, are multiples of `grain` tokens. The ends of a plan from a file are even.
 SliceEnds slice_ends_of(const Setup& setup, int slices, double attention, int grain = 1);

@@ -39,6 +39,9 @@ double price_of_training(const PlanSearch& search, const ClusterRate& rate) {
 }
 
 bool is_shown(const PlanSearch& search, const ChoicePart& part) {
+    const std::vector<FoundPlan>& plans = search.result.plans;
+    if (part.of_slices)
+        return std::ranges::any_of(plans, [](const FoundPlan& plan) { return plan.choice.slices > 1; });
     return !part.of_experts || search.problem.setup.workload.transformer->experts;
 }
 
@@ -196,6 +199,8 @@ Json json_of_transformer(const PlanSearch& search, const FoundPlan& plan) {
     Json json = {{"plan", print(choice)},
                  {"schedule", choice.schedule},
                  {"chunks", choice.chunks()},
+                 {"slices", choice.slices},
+                 {"slice_lengths", choice.slices > 1 ? Json(name_of(choice.slice_lengths)) : Json(nullptr)},
                  {"hosts", choice.hosts.empty() ? Json(nullptr) : Json(choice.hosts)},
                  {"blocks", choice.blocks.empty() ? Json(nullptr) : Json(choice.blocks)}};
     for (const DegreeFacts& facts : kDegrees)

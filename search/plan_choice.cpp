@@ -48,8 +48,9 @@ std::vector<std::string> searched_schedules(const SearchSetup& setup) {
         return asked;
     std::vector<std::string> names;
     for (const Schedule& schedule : schedules())
-        // all other schedules train differently, or not at all, or need slices of micro-batches
-        if (all ? !schedule.asynchronous() && schedule.trains && !schedule.cuts_sequences() : schedule.usual)
+        // All other schedules train differently, or not at all. Layers of a graph are divided for whole micro-batches.
+        if (all ? !schedule.asynchronous() && schedule.trains && (!schedule.cuts_sequences() || searches_cluster(setup))
+                : schedule.usual)
             names.emplace_back(schedule.name);
     return names;
 }
@@ -57,7 +58,7 @@ std::vector<std::string> searched_schedules(const SearchSetup& setup) {
 const Schedule& searched_schedule(const SearchSetup& setup, const std::string& name) {
     try {
         const Schedule& schedule = schedule_named(setup, name);
-        if (slices_of(setup, schedule) > 1)
+        if (!searches_cluster(setup) && slices_of(setup, schedule) > 1)
             fail(
                 "schedule {} orders slices of micro-batches, and a search divides the layers for whole ones\n  help: "
                 "search with another schedule, such as 1f1b",
@@ -96,6 +97,12 @@ std::vector<ChoicePart> parts_of(const PlanChoice& choice) {
         if (facts.degree == Degree::Data)
             parts.push_back({"micro-batch", size, "micro-batches of " + size, "size " + size});
     }
+    const bool is_cut = choice.slices > 1, of_time = choice.slice_lengths == SliceLengths::Time;
+    const std::string value = fmt::format("{}{}", choice.slices, of_time ? " time" : "");
+    parts.push_back({"slices", value, fmt::format("{} slices{}", choice.slices, of_time ? " of equal time" : ""),
+                     is_cut ? "slices " + value : ""});
+    parts.back().of_slices = true;
+    parts.back().is_said = is_cut;
     return parts;
 }
 

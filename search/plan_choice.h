@@ -28,7 +28,9 @@ struct PlanChoice {
     Parallel degrees = {};                 // of all stages, or of the first device if stages differ
     std::vector<Parallel> of_stages = {};  // by device of the pipeline, where they differ (else empty)
     std::vector<int> blocks = {};          // of each stage (empty: even_blocks())
-    std::vector<int> hosts = {};           // by number, in the order in which stages are placed (empty: as in the file)
+    int slices = 1;                        // of each micro-batch
+    SliceLengths slice_lengths = SliceLengths::Even;
+    std::vector<int> hosts = {};  // by number, in the order in which stages are placed (empty: as in the file)
     bool operator==(const PlanChoice&) const = default;
 
     bool is_of_transformer() const { return devices.empty(); }
@@ -70,7 +72,7 @@ struct ChoicePart {
     std::string value;  // cell of this column: "4 x 5"
     std::string text;   // in a sentence: "pipeline 4 x 5 stages"
     std::string mark;   // in a chart: "PP4\u00d75"
-    bool of_experts = false;
+    bool of_experts = false, of_slices = false;
     bool is_said = true;  // in a sentence
 };
 std::vector<ChoicePart> parts_of(const PlanChoice& choice);

@@ -94,6 +94,9 @@ void choose_degrees(const PlanChoice& choice, Setup& chosen) {
             ? ""
             : fmt::format("{}", fmt::join(letters_of_blocks(choice.blocks, chosen.workload.transformer->mtp), "|"));
     pipeline.blocks.clear();
+    pipeline.slices = schedule_named(chosen, choice.schedule).cuts_sequences() ? choice.slices : 0;
+    pipeline.slice_lengths = choice.slice_lengths;
+    pipeline.slice_tokens.clear();
     divide_among_replicas(chosen, std::int64_t{choice.micro_batches} * choice.micro_batch_size * choice.degrees.data);
     // The file's places of what is chosen no longer hold.
     std::erase_if(chosen.places, [](const auto& place) {

@@ -123,6 +123,16 @@ std::string print_recompute_ahead_of_search(const Config& config) {
     return config.search.recompute_ahead.empty() ? "" : print_list(config.search.recompute_ahead, print_ahead);
 }
 
+void read_slice_lengths_of_search(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
+    config.search.slice_lengths =
+        read_different<SliceLengths>(at, [](const Yaml& item) { return item.choice(SliceLengths::Even); });
+}
+
+std::string print_slice_lengths_of_search(const Config& config) {
+    const std::vector<SliceLengths>& lengths = config.search.slice_lengths;
+    return lengths.empty() ? "" : print_list(lengths, [](SliceLengths each) { return std::string(name_of(each)); });
+}
+
 void read_schedules(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
     std::vector<std::string>& schedules = config.search.schedules;
     if (!at.is_text()) {
@@ -285,6 +295,16 @@ constexpr ConfigKey kSearchKeys[] = {
      "degrees of `parallel.expert`", kOfClusters},
     {"chunks", counts_key<kSearch, &Search::chunks>(kMostStages), KeyShown::IfSet,
      "1, and up to 8 that give all stages equally many blocks", "stages of each device", kOfClusters},
+    {"slices", counts_key<kSearch, &Search::slices>(kMostSlices, 2), KeyShown::IfSet, "`[2, 4, 8]`",
+     "values of `pipeline.slices` for seq1f1b", kOfClusters},
+    {"slice_lengths",
+     {special("a list of `even` and `time`",
+              R"({"type": "array", "minItems": 1, "items": {"enum": ["even", "time"]}})"),
+      read_slice_lengths_of_search, print_slice_lengths_of_search},
+     KeyShown::IfSet,
+     "`[even, time]`",
+     "values of `pipeline.slice_lengths` for seq1f1b",
+     kOfClusters},
     {"zero", tried_degrees_key<Degree::Zero>(), KeyShown::IfSet, "`[0, 1, 3]`", "values of `parallel.zero`",
      kOfClusters},
     {"unequal_blocks", flag_key<kSearch, &Search::unequal_blocks>(), KeyShown::Always, "",

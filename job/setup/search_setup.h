@@ -33,6 +33,8 @@ struct SearchConfig {
     // The following keys are for transformers on a cluster. An empty list means the usual values (search/clusters).
     DegreeLists degrees;
     std::vector<int> chunks;
+    std::vector<int> slices;  // of schedules that cut sequences
+    std::vector<SliceLengths> slice_lengths;
     bool unequal_blocks = true;      // gives stages unequal numbers of blocks, too
     bool arrange_hosts = true;       // puts hosts that differ into other orders, too, and leaves some out
     std::optional<Program> program;  // that must run the plans (absent: any, or none)

@@ -56,15 +56,18 @@ Bytes exchanged_in(const Task& task, const Costs& costs) {
 }  // namespace
 
 // The tensors in a workspace are as long as a slice.
+Bytes workspace_of(Bytes whole, const StageBytes& bytes, const Costs& costs, double length) {
+    const Bytes uncut = costs.slices.empty() ? 0 : std::min(whole, bytes.uncut_workspace);
+    return uncut + scaled_bytes(whole - uncut, length);
+}
+
 Bytes workspace_of(const Task& task, const Costs& costs) {
     const StageBytes& bytes = costs.bytes[static_cast<std::size_t>(task.stage)];
     Bytes StageBytes::*const need = facts_of(task.op).workspace;
     if (need == nullptr)
         return 0;
-    const Bytes whole = bytes.*need;
-    const double length = costs.length_of(task.microbatch, task.stage).bytes;
-    const Bytes uncut = costs.slices.empty() ? 0 : std::min(whole, bytes.uncut_workspace);
-    return exchanged_in(task, costs) + uncut + scaled_bytes(whole - uncut, length);
+    return exchanged_in(task, costs) +
+           workspace_of(bytes.*need, bytes, costs, costs.length_of(task.microbatch, task.stage).bytes);
 }
 
 }  // namespace pw

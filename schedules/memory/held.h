@@ -29,6 +29,9 @@ HeldTensor landing_of(const EdgeBytes& edge, bool forward);
 // Returns what each of the `holders` of a stage keeps from step to step.
 HeldState held_state_of(int stage, int holders, const Costs& costs);
 
+// Returns a workspace of a stage, `whole` for a micro-batch of length 1, for a micro-batch or slice of this length.
+Bytes workspace_of(Bytes whole, const StageBytes& bytes, const Costs& costs, double length);
+
 // Returns the workspace of a task. Returns 0 for tasks that need none.
 Bytes workspace_of(const Task& task, const Costs& costs);
 

@@ -5,6 +5,7 @@
 #include "job/plan.h"
 #include "job/transformer_job.h"
 #include "job/transformer_source.h"
+#include "schedules/memory/limits.h"
 #include "search/clusters/cluster_bounds.h"
 #include "search/clusters/split_bounds.h"
 #include "search/plan_choice.h"
@@ -28,11 +29,11 @@ namespace pw {
 
 namespace {
 
-// Schedule, devices, stages and micro-batches: plans that agree in all four have the same orders.
-using OrderKey = std::tuple<std::string, int, int, int>;
+// Schedule, devices, stages, micro-batches and slices of each: plans that agree in all of them have the same orders.
+using OrderKey = std::tuple<std::string, int, int, int, int>;
 
 OrderKey order_key(const PlanChoice& choice) {
-    return {choice.schedule, choice.degrees.pipeline, choice.stages, choice.micro_batches};
+    return {choice.schedule, choice.degrees.pipeline, choice.stages, choice.micro_batches, choice.slices};
 }
 
 // Whether two choices have the same costs of layers.
@@ -48,11 +49,13 @@ struct OrdersOfKey {
     bool too_large = false;                   // there is not the memory for its plan
 };
 
+// Throws Error if the slices are more than a plan can have.
 Shape shape_of(const OrderKey& key) {
     Shape shape;
     shape.devices = std::get<1>(key);
     shape.stages = std::get<2>(key);
-    shape.microbatches = std::get<3>(key);
+    shape.slices = std::get<4>(key);
+    shape.microbatches = microbatches_of_plan(std::get<3>(key), 1, shape.slices);
     return shape;
 }
 
@@ -66,6 +69,7 @@ class CostsOfGroup {
 public:
     CostsOfGroup(const SearchSetup& setup, const PlanChoice& one)
         : chosen_(setup_of(setup, one)),
+          slices_(one.slices),
           layers_(transformer_model(transformer_job_of(chosen_), one.micro_batch_size)),
           profile_(makes_of_plan(chosen_).empty() ? in_cluster(std::move(layers_.profile), chosen_)
                                                   : profile_of(chosen_, layers_.model)),
@@ -80,11 +84,17 @@ public:
         if (!parts_ && blocks > 1) {
             Shape shape;
             shape.stages = 4;
+            shape.slices = slices_;
             const StageSplit split = split_of_blocks(layers_.model.layers, {0, 1, blocks - 1, 0});
             parts_.emplace(SplitParts{
                 complete_costs(table_.costs_of(split), chosen_, cluster_, layers_.model.layers, split, shape), blocks});
+            std::vector<TransformerLayerCost> layers;  // slices also keep keys and values
+            if (slices_ > 1)
+                layers = TransformerLayers(transformer_job_of(chosen_)).all(chosen_.pipeline.micro_batch_size);
             const auto saved = [&](int block) {
-                return table_.bytes()[static_cast<std::size_t>(block) + 1].saved_until_input;
+                const auto layer = static_cast<std::size_t>(block) + 1;
+                return table_.bytes()[layer].saved_until_input +
+                       (layers.empty() ? 0 : static_cast<Bytes>(layers[layer].keys_and_values));
             };
             parts_->first_saved = parts_->least_saved = saved(0);
             const auto weights = [&](int block) {
@@ -125,6 +135,7 @@ public:
 
 private:
     Setup chosen_;
+    int slices_;
     ProfiledModel layers_;
     Profile profile_;
     std::shared_ptr<const Cluster> cluster_;

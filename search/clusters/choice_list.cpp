@@ -1,6 +1,7 @@
 #include "search/clusters/choice_list.h"
 
 #include "job/plan.h"
+#include "job/slices.h"
 #include "job/transformer_job.h"
 #include "search/plan_choice.h"
 
@@ -20,7 +21,7 @@ constexpr int kMostUsualChunks = 8;
 constexpr int kMostUsualContext = 8, kLeastUsualTokens = 1024;  // of a device
 
 // Why a choice cannot be run, in the order in which it is checked.
-enum class Misfit : std::uint8_t { None, Heads, Sequence, Devices, ZeroGroup, Experts, Stages, MiniBatch };
+enum class Misfit : std::uint8_t { None, Heads, Sequence, Devices, ZeroGroup, Experts, Stages, Slices, MiniBatch };
 
 // What to say if all choices misfit, by what the last check of them found.
 struct MisfitRow {
@@ -70,6 +71,12 @@ constexpr MisfitRow kMisfits[] = {
      },
      "list other numbers of chunks, or schedules that take them (search.schedules; `pipewright list schedules` says "
      "how many stages a device has)"},
+    {Misfit::Slices, "search.slices",
+     [](const SearchSetup& setup) {
+         return fmt::format("no number of slices cuts the {} tokens of a sequence",
+                            setup.workload.options.sequence_length);
+     },
+     "write divisors of workload.sequence_length, or search.slice_lengths: [time]"},
     {Misfit::MiniBatch, "search.mini_batch",
      [](const SearchSetup& setup) {
          return fmt::format("{} sequences cannot be divided among the replicas in equal micro-batches",
@@ -137,6 +144,8 @@ Misfit complete_choice(const SearchSetup& setup, PlanChoice& choice) {
     if (slots_of_stages(model.layers, choice.stages) < choice.stages ||
         !takes_stages(searched_schedule(setup, choice.schedule), choice))
         return Misfit::Stages;
+    if (!can_cut(setup.workload.options.sequence_length, choice.slices, choice.slice_lengths))
+        return Misfit::Slices;
     const std::int64_t each = std::int64_t{degrees.data} * choice.micro_batch_size;
     if (setup.search.mini_batch % each != 0 || setup.search.mini_batch / each > kMostBatches)
         return Misfit::MiniBatch;
@@ -238,6 +247,21 @@ DegreeLists lists_of(const SearchSetup& setup) {
                 items.push_back({value});
     }
     return lists;
+}
+
+// How the sequences of micro-batches are cut.
+struct Slicing {
+    int slices = 1;
+    SliceLengths lengths = SliceLengths::Even;
+};
+
+std::vector<Slicing> slicings_to_try(const SearchSetup& setup) {
+    std::vector<Slicing> slicings;
+    for (const int slices : listed_or(setup.search.slices, {2, 4, 8}))
+        for (const SliceLengths lengths :
+             listed_or(setup.search.slice_lengths, {SliceLengths::Even, SliceLengths::Time}))
+            slicings.push_back({slices, lengths});
+    return slicings;
 }
 
 std::vector<int> sizes_to_try(const SearchSetup& setup) {
@@ -343,11 +367,20 @@ private:
                     choice.micro_batch_size = size;
                     choice.schedule = schedule;
                     choice.stages = pipeline * each;
-                    const Misfit misfit = complete_choice(setup_, choice);
-                    worst_ = std::max(worst_, misfit);
-                    if (misfit == Misfit::None)
-                        choices_.push_back(choice);
+                    add_slicings(choice);
                 }
+    }
+
+    void add_slicings(PlanChoice choice) {
+        const bool cuts = searched_schedule(setup_, choice.schedule).cuts_sequences();
+        for (const Slicing& slicing : cuts ? slicings_ : std::vector<Slicing>(1)) {
+            choice.slices = slicing.slices;
+            choice.slice_lengths = slicing.lengths;
+            const Misfit misfit = complete_choice(setup_, choice);
+            worst_ = std::max(worst_, misfit);
+            if (misfit == Misfit::None)
+                choices_.push_back(choice);
+        }
     }
 
     [[noreturn]] void refuse_all() const {
@@ -358,6 +391,7 @@ private:
     const SearchSetup& setup_;
     DegreeLists lists_ = lists_of(setup_);
     std::vector<int> sizes_ = sizes_to_try(setup_);
+    std::vector<Slicing> slicings_ = slicings_to_try(setup_);
     std::vector<std::string> schedules_;
     std::vector<PlanChoice> choices_;
     Misfit worst_ = Misfit::None;
@@ -389,6 +423,11 @@ void check_searched(const SearchSetup& setup) {
                           fmt::format("schedule {} {}, and the search for a cluster compares whole steps", name,
                                       schedule.trains ? "updates without a flush" : "has no backward passes"),
                           "list schedules that flush, or all of them: schedules: all");
+        for (const char* key : {"slices", "slice_lengths"})
+            if (const std::string given = fmt::format("pipeline.{}", key);
+                schedule.cuts_sequences() && setup.places.contains(given))
+                setup.fail_at(given, fmt::format("the search for a cluster chooses how {} cuts sequences", name),
+                              fmt::format("write what to try as search.{}, or remove the key", key));
     }
     if (!setup.pipeline.offload.stages.empty())
         setup.fail_at("pipeline.offload", "the search for a cluster offloads nothing",

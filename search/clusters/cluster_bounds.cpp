@@ -1,5 +1,6 @@
 #include "search/clusters/cluster_bounds.h"
 
+#include "schedules/memory/held.h"
 #include "schedules/memory/limits.h"
 #include "schedules/plan/durations.h"
 #include "schedules/plan/shape_index.h"
@@ -19,15 +20,16 @@ using Held = OrderFacts::Held;
 
 // Returns what a device holds when the number of its activations is largest. Among several such moments, the moment
 // with most micro-batches on the last stage counts, since the activations of that stage are the largest.
-std::vector<Held> most_held(const Tasks& order, std::span<const int> stages) {
-    std::map<int, Held> now;
+std::vector<Held> most_held(const Tasks& order, std::span<const int> stages, const Shape& shape) {
+    std::map<std::pair<int, int>, Held> now;
     for (const int stage : stages)
-        now[stage] = {stage};
+        for (int slice = 0; slice < shape.slices; ++slice)
+            now[{stage, slice}] = {stage, slice};
     std::vector<Held> most;
     std::pair<int, int> largest{-1, 0};
     int all = 0;
     for (const Task& task : order) {
-        Held& own = now[task.stage];
+        Held& own = now[{task.stage, shape.slice_of(task.microbatch)}];
         if (saves_first(task.op)) {
             ++own.until_input;
             ++own.until_weight;
@@ -35,7 +37,7 @@ std::vector<Held> most_held(const Tasks& order, std::span<const int> stages) {
             if (const std::pair size{all, now.rbegin()->second.until_weight}; size > largest) {
                 largest = size;
                 most.clear();
-                for (const auto& [stage, held] : now)
+                for (const auto& [place, held] : now)
                     most.push_back(held);
             }
         }
@@ -60,13 +62,16 @@ Bytes workspace_of(const StageBytes& bytes, BackwardForm form) {
     return std::max(bytes.forward_workspace, backward);
 }
 
-// Returns the bytes of the activations. `input` brings the stage's input, null for the first stage.
-Bytes activations_of(const Held& held, const StageBytes& bytes, const EdgeBytes* input) {
-    Bytes sum = held.until_input * bytes.until_input + held.until_weight * (bytes.until_weight + bytes.data);
+// Returns the bytes of the activations, of slices of this length. `input` brings the stage's input, null for the first
+// stage.
+Bytes activations_of(const Held& held, const StageBytes& bytes, const EdgeBytes* input, double length) {
+    const auto scaled = [&](Bytes whole) { return scaled_bytes(whole, length); };
+    Bytes sum = held.until_input * scaled(bytes.until_input) +
+                held.until_weight * (scaled(bytes.until_weight) + scaled(bytes.data));
     if (input != nullptr)
-        sum += input->forward * (input->forward_until_weight  ? held.until_weight
-                                 : input->forward_until_input ? held.until_input
-                                                              : 0);
+        sum += scaled(input->forward) * (input->forward_until_weight  ? held.until_weight
+                                         : input->forward_until_input ? held.until_input
+                                                                      : 0);
     return sum;
 }
 
@@ -76,7 +81,7 @@ std::vector<Held> held_in_any_order(const Shape& shape, std::span<const int> sta
     std::vector<Held> held;
     for (const int stage : stages) {
         const int count = held.empty() || shape.devices_of(stage).size() == 1 ? 1 : 0;
-        held.push_back({stage, count, count});
+        held.push_back({stage, 0, count, count});
     }
     return held;
 }
@@ -93,8 +98,8 @@ std::unique_ptr<const OrderFacts> facts_of_any_order(Shape shape) {
 
 }  // namespace
 
-StageTimes stage_times(BackwardForm form, int stage, int device, const Costs& costs) {
-    const auto time = [&](Op op) { return duration_of(op, stage, device, costs); };
+StageTimes stage_times(BackwardForm form, int stage, int device, const Costs& costs, int slice) {
+    const auto time = [&](Op op) { return duration_of(op, stage, device, costs, slice); };
     StageTimes times{time(Op::Forward), time(Op::Backward), 0, time(Op::Update)};
     if (form == BackwardForm::Whole)
         return times;
@@ -140,7 +145,7 @@ std::unique_ptr<const OrderFacts> order_facts(const Schedule& schedule, Shape sh
     for (int device = 0; device < facts->shape.devices; ++device) {
         const Tasks& order = orders[static_cast<std::size_t>(device)];
         facts->pairs |= std::ranges::any_of(order, [](const Task& task) { return task.with_next; });
-        facts->held.push_back(most_held(order, index.stages_of(device)));
+        facts->held.push_back(most_held(order, index.stages_of(device), facts->shape));
     }
     return facts;
 }
@@ -155,7 +160,8 @@ StageTimes least_times(BackwardForm form, int stage, std::span<const int> device
     return least;
 }
 
-// Every micro-batch passes all stages forward and back, in the order of the stages.
+// Every micro-batch passes all stages forward and back, in the order of the stages. Forwards of a stage begin with a
+// first slice, and backwards end with a first slice.
 Ns least_step_time(const OrderFacts& facts, const Costs& costs) {
     const Shape& shape = facts.shape;
     const ShapeIndex index(shape);
@@ -173,13 +179,15 @@ Ns least_step_time(const OrderFacts& facts, const Costs& costs) {
     for (int device = 0; device < shape.devices; ++device) {
         Ns passes = 0, weights = 0, updates = 0;
         for (const int stage : index.stages_of(device)) {
-            const StageTimes own = stage_times(facts.form, stage, device, costs);
-            const int served = served_by(shape, index, device, stage);
-            const Ns forward =
-                exposed == 1 ? own.forward : exposed_work(std::max<Ns>(0, own.forward - costs.dispatch), exposed);
-            passes += served * (forward + own.backward);
-            weights += served * own.weight;
-            updates += own.update;
+            const int served = served_by(shape, index, device, stage) / shape.slices;
+            for (int slice = 0; slice < shape.slices; ++slice) {
+                const StageTimes own = stage_times(facts.form, stage, device, costs, slice);
+                const Ns forward =
+                    exposed == 1 ? own.forward : exposed_work(std::max<Ns>(0, own.forward - costs.dispatch), exposed);
+                passes += served * (forward + own.backward);
+                weights += served * own.weight;
+                updates += slice == 0 ? own.update : 0;
+            }
         }
         const auto first = static_cast<std::size_t>(index.stages_of(device).front());
         const Ns back = first == 0 ? 0 : tail[first] + last_update;
@@ -197,9 +205,10 @@ std::vector<Bytes> least_memory(const OrderFacts& facts, const Costs& costs) {
         Bytes persistent = 0, activations = 0, workspace = 0;
         for (const Held& held : on_device) {
             const StageBytes& bytes = costs.bytes[static_cast<std::size_t>(held.stage)];
-            persistent += persistent_of(bytes, costs.kept);
-            activations += activations_of(held, bytes, input[static_cast<std::size_t>(held.stage)]);
-            workspace = std::max(workspace, workspace_of(bytes, facts.form));
+            const double length = costs.length_of(held.slice, held.stage).bytes;
+            persistent += held.slice == 0 ? persistent_of(bytes, costs.kept) : 0;
+            activations += activations_of(held, bytes, input[static_cast<std::size_t>(held.stage)], length);
+            workspace = std::max(workspace, workspace_of(workspace_of(bytes, facts.form), bytes, costs, length));
         }
         least.push_back(persistent + activations + workspace);
     }

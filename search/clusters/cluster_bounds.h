@@ -17,9 +17,10 @@ struct OrderFacts {
     Shape shape;  // placed
     BackwardForm form = BackwardForm::Whole;
     bool pairs = false;  // whether some tasks overlap
-    // The activations that a device holds at once, when they are most.
+    // The activations that a device holds at once, when they are most: for each stage, a row for each slice of a
+    // micro-batch.
     struct Held {
-        int stage;
+        int stage, slice = 0;
         int until_input = 0, until_weight = 0;  // micro-batches whose I, or W, is to come
     };
     std::vector<std::vector<Held>> held;  // by device
@@ -37,20 +38,20 @@ Ns least_step_time(const OrderFacts& facts, const Costs& costs);
 // Returns by device a lower bound on the memory that a run reserves.
 std::vector<Bytes> least_memory(const OrderFacts& facts, const Costs& costs);
 
-// The times of a stage's tasks on its device, where a plan has backwards of this form.
+// The times of a stage's tasks on its device, where a plan has backwards of this form, for a slice of a micro-batch.
 struct StageTimes {
     Ns forward = 0, backward = 0;  // backward: up to the gradients of its inputs
     Ns weight = 0, update = 0;
     Ns pass() const { return forward + backward + weight; }
 };
-StageTimes stage_times(BackwardForm form, int stage, int device, const Costs& costs);
-// Returns the shortest of these times on the devices that have the stage.
+StageTimes stage_times(BackwardForm form, int stage, int device, const Costs& costs, int slice = 0);
+// Returns the shortest of these times on the devices that have the stage, for the first slice.
 StageTimes least_times(BackwardForm form, int stage, std::span<const int> devices, const Costs& costs);
 
 // Returns the bytes that a stage holds all the time: weights, statistics, gradients and states.
 Bytes persistent_of(const StageBytes& bytes, const KeptBytes& kept);
 
-// Returns the number of micro-batches that the device serves on the stage.
+// Returns the number of micro-batches that the device serves on the stage. With slices, returns the number of slices.
 int served_by(const Shape& shape, const ShapeIndex& index, int device, int stage);
 
 }  // namespace pw

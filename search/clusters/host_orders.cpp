@@ -152,6 +152,11 @@ std::vector<HostOrder> host_orders(const SearchSetup& setup) {
                 orders.push_back(std::move(taken));
     } while (std::ranges::next_permutation(order).found);
     std::ranges::stable_sort(orders, {}, &HostOrder::least);
+    // Kernels may have higher rates for slices than for whole sequences.
+    if (std::ranges::any_of(searched_schedules(setup),
+                            [&](const std::string& name) { return searched_schedule(setup, name).cuts_sequences(); }))
+        for (HostOrder& each : orders)
+            each.least = 0;
     return orders;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -17,7 +18,7 @@ namespace {
 
 enum Part { kEmbedding, kFirstBlock, kOtherBlocks, kHead };
 
-// The times of a micro-batch, without the time to dispatch.
+// The times of a micro-batch or of a slice, without the time to dispatch.
 struct Work {
     double forward = 0, backward = 0, weight = 0;
     double all() const { return forward + backward + weight; }
@@ -27,6 +28,11 @@ struct Work {
 struct WorkOfParts {
     Work embedding, head;
     Work blocks;  // all of them
+};
+
+// The same for slices of a micro-batch: of all slices in the mean, and of the first slice.
+struct WorksOnDevice {
+    WorkOfParts mean, first;
 };
 
 class SplitBounder {
@@ -40,7 +46,7 @@ public:
             if (works_.size() <= kind)
                 works_.resize(kind + 1);
             if (!works_[kind])
-                works_[kind] = work_on(device);
+                works_[kind] = works_on(device);
             kind_of_.push_back(kind);
             room_.push_back(room_of(device));
         }
@@ -55,9 +61,12 @@ public:
         for (const double growth : {1.0, m > 1 ? m / (m - 1) : 2.0})
             for (const bool with_weights : {false, true})
                 least = std::max(least, weighted(weights_of(growth), with_weights));
-        // The exposed parts of pairs are rounded, and the times of tasks on devices whose speed is not 1.
+        // The exposed parts of pairs are rounded, and the times of tasks on devices whose speed is not 1. Slices take
+        // parts of the times of stages, which are sums of rounded times.
         const double tasks = static_cast<double>(shape_.stages) * shape_.microbatches;
-        const double rounded = (facts_.pairs ? tasks : 0) + (costs_.cluster->kinds.empty() ? 0 : 4 * tasks) + 1;
+        const double of_slices = shape_.slices > 1 ? 4 * tasks * (parts_.blocks + 3) : 0;
+        const double rounded =
+            (facts_.pairs ? tasks : 0) + (costs_.cluster->kinds.empty() ? 0 : 4 * tasks) + of_slices + 1;
         return std::max<Ns>(0, static_cast<Ns>(least * (1 - 1e-9) - rounded));
     }
 
@@ -107,22 +116,34 @@ public:
     }
 
 private:
-    WorkOfParts work_on(int device) const {
-        const Work first = work_of(kFirstBlock, device), others = work_of(kOtherBlocks, device);
-        return {work_of(kEmbedding, device),
-                work_of(kHead, device),
+    WorksOnDevice works_on(int device) const {
+        WorksOnDevice works;
+        for (int slice = shape_.slices - 1; slice >= 0; --slice) {
+            works.first = work_on(device, slice);
+            for (Work WorkOfParts::*const part : {&WorkOfParts::embedding, &WorkOfParts::head, &WorkOfParts::blocks})
+                for (double Work::*const pass : {&Work::forward, &Work::backward, &Work::weight})
+                    works.mean.*part.*pass += works.first.*part.*pass / shape_.slices;
+        }
+        return works;
+    }
+
+    WorkOfParts work_on(int device, int slice) const {
+        const Work first = work_of(kFirstBlock, device, slice), others = work_of(kOtherBlocks, device, slice);
+        return {work_of(kEmbedding, device, slice),
+                work_of(kHead, device, slice),
                 {first.forward + others.forward, first.backward + others.backward, first.weight + others.weight}};
     }
 
-    Work work_of(Part part, int device) const {
-        const StageTimes times = stage_times(facts_.form, part, device, parts_.costs);
+    Work work_of(Part part, int device, int slice) const {
+        const StageTimes times = stage_times(facts_.form, part, device, parts_.costs, slice);
         const auto without_dispatch = [&](Ns time) {
             return static_cast<double>(std::max<Ns>(0, time - parts_.costs.dispatch));
         };
         return {without_dispatch(times.forward), without_dispatch(times.backward), without_dispatch(times.weight)};
     }
 
-    const WorkOfParts& work_of(int device) const { return *works_[kind_of_[static_cast<std::size_t>(device)]]; }
+    const WorksOnDevice& works_of(int device) const { return *works_[kind_of_[static_cast<std::size_t>(device)]]; }
+    const WorkOfParts& work_of(int device) const { return works_of(device).mean; }
     int holder_of(int stage) const { return index_.devices_of(stage).front(); }
     bool holds(int device, int stage) const { return std::ranges::count(index_.devices_of(stage), device) > 0; }
     double load_of(int device, int blocks) const {
@@ -145,11 +166,16 @@ private:
                                  ? static_cast<double>(parts_.least_saved) / static_cast<double>(parts_.first_saved)
                                  : 1;
         const StageBytes& block = part(kFirstBlock);
+        std::map<int, double> held_of;  // of a block, by stage
+        for (const OrderFacts::Held& held : facts_.held[static_cast<std::size_t>(device)]) {
+            const double length =
+                shape_.slices == 1 ? 1 : parts_.costs.length_of(held.slice, kFirstBlock).bytes * (1 - 1e-9);
+            held_of[held.stage] += length * static_cast<double>(held.until_input * block.until_input +
+                                                                held.until_weight * block.until_weight);
+        }
         double each = std::numeric_limits<double>::infinity();
-        for (const OrderFacts::Held& held : facts_.held[static_cast<std::size_t>(device)])
-            each = std::min(each, parts_.least_weights * persistent(kFirstBlock) +
-                                      least * static_cast<double>(held.until_input * block.until_input +
-                                                                  held.until_weight * block.until_weight));
+        for (const auto& [stage, bytes] : held_of)
+            each = std::min(each, parts_.least_weights * persistent(kFirstBlock) + least * bytes);
         const double fixed = (holds(device, 0) ? persistent(kEmbedding) : 0) +
                              (holds(device, shape_.stages - 1) ? persistent(kHead) : 0);
         const Bytes has = devices_[static_cast<std::size_t>(device)].memory;
@@ -190,7 +216,8 @@ private:
                     const Work& work = work_of(device).*part;
                     sum += weights[device] * served_by(shape_, index_, device, stage) *
                            (exposed * work.forward + work.backward + (with_weights ? work.weight : 0));
-                    before = std::min(before, work.forward + (with_weights ? 0 : work.backward));
+                    const Work& first = works_of(device).first.*part;
+                    before = std::min(before, first.forward + (with_weights ? 0 : first.backward));
                 }
                 return sum + after * before;
             };
@@ -210,9 +237,9 @@ private:
     const Costs& costs_;
     const SplitParts& parts_;
     const std::vector<DeviceConfig>& devices_;
-    std::vector<std::optional<WorkOfParts>> works_;  // by kind of device
-    std::vector<std::size_t> kind_of_;               // by device
-    std::vector<double> room_;                       // by device
+    std::vector<std::optional<WorksOnDevice>> works_;  // by kind of device
+    std::vector<std::size_t> kind_of_;                 // by device
+    std::vector<double> room_;                         // by device
 };
 
 }  // namespace

@@ -126,6 +126,8 @@ const std::vector<TypedMistake>& typed_mistakes() {
          {"'search.micro_batch_sizes' must be a list", "write [4]"}},
         {"search gpt.yaml --set 'search={tensor: 2}'", {"'search.tensor' must be a list", "write [2]"}},
         {"search gpt.yaml --set search.context=1", {"'search.context' must be a list", "write [1]"}},
+        {"search gpt.yaml --set search.slices=[1]", {"'search.slices[0]' is 1", "2"}},
+        {"search gpt.yaml --set search.slice_lengths=[odd]", {"'search.slice_lengths[0]' is 'odd'", "even, time"}},
         {"simulate four.yaml --set 'sweep={pipeline.split: even}'",
          {"'sweep.pipeline.split' must be a list", "write [even]"}},
         {"simulate four.yaml --set 'sweep={pipeline.micro_batches: [4, 4]}'",

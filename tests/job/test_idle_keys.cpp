@@ -106,6 +106,15 @@ TEST_P(IdleInSearches, IsReported) {
 }
 constexpr const char* kPipedream = "{workload: {model: mlp}, search: {objective: pipedream}}";
 constexpr const char* kMaxLoad = "{workload: {model: mlp}, search: {objective: max-load}}";
+constexpr const char* kSearchedCluster =
+    "{workload: {model: llama-3.2-1b}, cluster: {devices: 4, device: h100-sxm-80}, search: {mini_batch: 8}}";
+INSTANTIATE_TEST_SUITE_P(
+    Slices, IdleInSearches,
+    testing::Values(Case{kSearchedCluster, "search.slices=[2]", "search.slices", "no schedule cuts sequences"},
+                    Case{kSearchedCluster, "search.slice_lengths=[time]", "search.slice_lengths",
+                         "no schedule cuts sequences"},
+                    Case{kMlp, "search.slices=[2]", "search.slices", "objective makespan"},
+                    Case{kMlp, "search.slice_lengths=[time]", "search.slice_lengths", "objective makespan"}));
 INSTANTIATE_TEST_SUITE_P(
     Keys, IdleInSearches,
     testing::Values(Case{kPipedream, "search.schedules=[gpipe]", "search.schedules", "objective pipedream"},

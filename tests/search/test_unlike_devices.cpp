@@ -83,12 +83,13 @@ cluster:
 {}  between: {}
 training: {{precision: bf16, optimizer: adamw}}
 search: {{mini_batch: 12, tensor: [{}], pipeline: [{}], context: [1], chunks: [{}], schedules: [{}], zero: [{}],
-         recompute: [{}], micro_batch_sizes: [1]}}
+         recompute: [{}], micro_batch_sizes: [1], slices: [2, 3]}}
 )",
         hosts, pick({"hdr200", "ndr400", "{bandwidth: 1 GB/s, latency: 20 us}"}),
         pick({"1, 2", "1, 2", "1, [2, 1]", "[1, 2], [2, 1]", "2, [1, 2], [2, 1]"}), pick({"2", "1, 2"}),
         is_looped ? "2" : "1",
-        is_looped ? pick({"interleaved", "zb-v", "v-half"}) : pick({"1f1b", "gpipe", "zb-h1", "chimera"}),
+        is_looped ? pick({"interleaved", "zb-v", "v-half"})
+                  : pick({"1f1b", "gpipe", "zb-h1", "chimera", "seq1f1b", "1f1b, seq1f1b"}),
         pick({"0", "1", "0, 1", "[1, 0]", "0, [3, 0]"}), pick({"none", "none", "[full, none]", "none, [norms, full]"}));
     return drawn;
 }
