@@ -47,6 +47,9 @@ std::optional<Refusal> refused_by_all(std::string_view title, const Setup& setup
         return Refusal{"pipeline.recompute",
                        fmt::format("{} recomputes blocks of the transformer, not stages with both ends", title),
                        "remove the key, and write parallel.recompute: full"};
+    if (!setup.pipeline.offload.stages.empty())
+        return Refusal{"pipeline.offload", fmt::format("arguments for offload of {} are not in this version", title),
+                       "remove the key"};
     if (setup.workload.lora)
         return Refusal{"workload.lora", fmt::format("arguments for adapters of {} are not in this version", title),
                        "remove the key"};

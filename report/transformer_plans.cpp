@@ -39,10 +39,12 @@ double price_of_training(const PlanSearch& search, const ClusterRate& rate) {
 }
 
 bool is_shown(const PlanSearch& search, const ChoicePart& part) {
+    const SearchSetup& setup = search.problem.setup;
     const std::vector<FoundPlan>& plans = search.result.plans;
     if (part.of_slices)
         return std::ranges::any_of(plans, [](const FoundPlan& plan) { return plan.choice.slices > 1; });
-    return !part.of_experts || search.problem.setup.workload.transformer->experts;
+    return (!part.of_experts || setup.workload.transformer->experts) &&
+           (!part.of_offload || setup.search.offload != SearchConfig::Recompute::None);
 }
 
 std::vector<std::string> header_of(const PlanSearch& search) {
@@ -202,7 +204,9 @@ Json json_of_transformer(const PlanSearch& search, const FoundPlan& plan) {
                  {"slices", choice.slices},
                  {"slice_lengths", choice.slices > 1 ? Json(name_of(choice.slice_lengths)) : Json(nullptr)},
                  {"hosts", choice.hosts.empty() ? Json(nullptr) : Json(choice.hosts)},
-                 {"blocks", choice.blocks.empty() ? Json(nullptr) : Json(choice.blocks)}};
+                 {"blocks", choice.blocks.empty() ? Json(nullptr) : Json(choice.blocks)},
+                 {"offloaded", choice.offloaded},
+                 {"offload_ahead", choice.offloaded == 0 ? Json(nullptr) : Json(choice.offload_ahead)}};
     for (const DegreeFacts& facts : kDegrees)
         json[facts.name] = json_of_degree(choice, facts);
     json.update(Json{{"sequence", choice.degrees.sequence},
@@ -296,7 +300,8 @@ std::string transformer_details(const PlanSearch& search) {
 std::vector<std::string> short_parts_of(const PlanChoice& choice) {
     std::vector<std::string> marks = {choice.schedule};
     for (const ChoicePart& part : parts_of(choice))
-        marks.push_back(part.mark);
+        if (!part.mark.empty())
+            marks.push_back(part.mark);
     return marks;
 }
 

@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 
 namespace pw {
 
@@ -35,6 +36,14 @@ std::string print_hosts(const std::vector<int>& hosts) {
                                         : std::to_string(hosts[first]));
     }
     return fmt::format("[{}]", fmt::join(parts, ", "));
+}
+
+// Returns "4 of the stages offloaded, copies of 2 tasks".
+std::string print_offloaded(const PlanChoice& choice) {
+    if (choice.offloaded == 0)
+        return "";
+    return fmt::format("{} of the stages offloaded", choice.offloaded) +
+           (choice.offload_ahead > 1 ? fmt::format(", copies of {} tasks", choice.offload_ahead) : "");
 }
 
 }  // namespace
@@ -76,6 +85,37 @@ const Schedule& searched_schedule(const SearchSetup& setup, const std::string& n
     }
 }
 
+std::vector<int> counts_of_first(SearchConfig::Recompute which, int stages) {
+    if (which == SearchConfig::Recompute::None)
+        return {0};
+    if (which == SearchConfig::Recompute::All)
+        return {stages};
+    std::vector<int> counts(static_cast<std::size_t>(stages) + 1);
+    std::iota(counts.begin(), counts.end(), 0);
+    return counts;
+}
+
+std::vector<PlanChoice> ways_to_offload(const SearchSetup& setup, PlanChoice choice) {
+    std::vector<PlanChoice> ways;
+    for (const int offloaded : counts_of_first(setup.search.offload, choice.stages)) {
+        choice.offloaded = offloaded;
+        std::vector<int> aheads = {1};
+        if (offloaded > 0 && !setup.search.offload_ahead.empty())
+            aheads = setup.search.offload_ahead;
+        for (const int ahead : aheads) {
+            choice.offload_ahead = ahead;
+            ways.push_back(choice);
+        }
+    }
+    return ways;
+}
+
+void check_searched_offload(const SearchSetup& setup, const Link& measured) {
+    if (setup.search.offload != SearchConfig::Recompute::None && !setup.cluster.host_link && measured == Link{})
+        setup.fail_at("search.offload", "how fast a device copies to the memory of its host is not known",
+                      "write cluster.host_link: {bandwidth: 25 GB/s}, or measure a profile");
+}
+
 std::string print_degree(const PlanChoice& choice, Degree degree) {
     return print_degree(degree, choice.degrees, choice.of_stages);
 }
@@ -103,6 +143,13 @@ std::vector<ChoicePart> parts_of(const PlanChoice& choice) {
                      is_cut ? "slices " + value : ""});
     parts.back().of_slices = true;
     parts.back().is_said = is_cut;
+    const std::string offloaded = print_offloaded(choice);
+    ChoicePart& part = parts.emplace_back(ChoicePart{"offloaded", "none", offloaded, offloaded});
+    if (choice.offloaded > 0)
+        part.value = std::to_string(choice.offloaded) +
+                     (choice.offload_ahead > 1 ? fmt::format(" ({})", choice.offload_ahead) : "");
+    part.of_offload = true;
+    part.is_said = choice.offloaded > 0;
     return parts;
 }
 
@@ -140,9 +187,7 @@ std::string print_variant(const PlanChoice& choice) {
     else if (choice.ahead > 0)
         parts.push_back(fmt::format("{} recomputed ahead", choice.ahead));
     if (choice.offloaded > 0)
-        parts.push_back(fmt::format("{} of the stages offloaded", choice.offloaded));
-    if (choice.offload_ahead > 1)
-        parts.push_back(fmt::format("copies of {} tasks", choice.offload_ahead));
+        parts.push_back(print_offloaded(choice));
     return fmt::format("{}", fmt::join(parts, ", "));
 }
 

@@ -17,11 +17,11 @@ struct PlanChoice {
     std::vector<int> devices = {};
     int stages = 1;
     int micro_batches = 1, micro_batch_size = 1;  // transformers: of each replica
+    int offloaded = 0, offload_ahead = 1;         // number of first stages that are offloaded, and of Offloading
     // Layer graphs.
     int recomputed = 0;        // number of first stages that are recomputed: they hold the most micro-batches
     int saved = 0, ahead = 0;  // of Recomputation
     std::vector<std::string> layers = {};  // names of the recomputed layers of these stages (empty: all)
-    int offloaded = 0, offload_ahead = 1;  // number of first stages that are offloaded, and of Offloading
     std::vector<int> replicas = {};        // per stage (empty: one each)
     int copies = 1;                        // of the whole pipeline
     // Transformers.
@@ -42,6 +42,15 @@ struct PlanChoice {
 std::vector<std::string> searched_schedules(const SearchSetup& setup);
 // Returns the row of such a schedule. Throws Error (BadInput) at its key.
 const Schedule& searched_schedule(const SearchSetup& setup, const std::string& name);
+
+// Returns 0, 1, …, the numbers of this many first stages.
+std::vector<int> first_stages(int count);
+// Returns the numbers of first stages that are recomputed, or offloaded.
+std::vector<int> counts_of_first(SearchConfig::Recompute which, int stages);
+// Returns the choice with every way to offload that the setup's search tries.
+std::vector<PlanChoice> ways_to_offload(const SearchSetup& setup, PlanChoice choice);
+// Throws Error (BadInput) if stages are to be offloaded and the link is not known. `measured` is the link of a profile.
+void check_searched_offload(const SearchSetup& setup, const Link& measured);
 
 // The share of pipeline.effort with which the orders of every split are found, for schedules that find orders by costs.
 // The best split gets all of it.
@@ -72,7 +81,7 @@ struct ChoicePart {
     std::string value;  // cell of this column: "4 x 5"
     std::string text;   // in a sentence: "pipeline 4 x 5 stages"
     std::string mark;   // in a chart: "PP4\u00d75"
-    bool of_experts = false, of_slices = false;
+    bool of_experts = false, of_slices = false, of_offload = false;
     bool is_said = true;  // in a sentence
 };
 std::vector<ChoicePart> parts_of(const PlanChoice& choice);

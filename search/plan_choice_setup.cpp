@@ -105,12 +105,6 @@ void choose_degrees(const PlanChoice& choice, Setup& chosen) {
     });
 }
 
-std::vector<int> first_stages(int count) {
-    std::vector<int> stages(static_cast<std::size_t>(count));
-    std::iota(stages.begin(), stages.end(), 0);
-    return stages;
-}
-
 void choose_devices_and_layers(const Setup& setup, const PlanChoice& choice, Setup& chosen) {
     choose_devices(setup.cluster, choice.devices, chosen.cluster);
     choose_entries(chosen.run.gpus, setup.cluster.devices.size(), choice.devices);
@@ -120,7 +114,6 @@ void choose_devices_and_layers(const Setup& setup, const PlanChoice& choice, Set
     pipeline.mini_batch = std::int64_t{choice.micro_batches} * choice.micro_batch_size;
     pipeline.recompute.stages = first_stages(choice.recomputed);
     pipeline.recompute_layers = choice.layers;
-    pipeline.offload = {first_stages(choice.offloaded), choice.offload_ahead};
     pipeline.current_plan.clear();
     if (schedule_named(setup, choice.schedule).needs_costs)
         pipeline.options.effort *= kEffortOfSplit;
@@ -129,6 +122,12 @@ void choose_devices_and_layers(const Setup& setup, const PlanChoice& choice, Set
 
 }  // namespace
 
+std::vector<int> first_stages(int count) {
+    std::vector<int> stages(static_cast<std::size_t>(count));
+    std::iota(stages.begin(), stages.end(), 0);
+    return stages;
+}
+
 Setup setup_of(const Setup& setup, const PlanChoice& choice) {
     Setup chosen = setup;
     PipelineConfig& pipeline = chosen.pipeline;
@@ -136,6 +135,7 @@ Setup setup_of(const Setup& setup, const PlanChoice& choice) {
     pipeline.stages = choice.stages;
     pipeline.micro_batch_size = choice.micro_batch_size;
     pipeline.recompute = {.saved = choice.saved, .ahead = choice.ahead};
+    pipeline.offload = {first_stages(choice.offloaded), choice.offload_ahead};
     pipeline.replicas = choice.replicas;
     pipeline.copies = choice.copies;
     if (choice.is_of_transformer())

@@ -277,11 +277,11 @@ constexpr ConfigKey kSearchKeys[] = {
      "with `recompute`: values of `pipeline.recompute_ahead` to try",
      kOfLayers},
     {"offload", choice_key<kSearch, &Search::offload>(), KeyShown::IfSet, "",
-     "stages that are offloaded over `cluster.host_link`: `auto` tries the first k stages, for every k. No plan "
-     "recomputes and offloads",
-     kOfLayers},
+     "stages that are offloaded over `cluster.host_link`: `auto` tries the first k stages, for every k. No plan of a "
+     "layer graph recomputes and offloads",
+     kReadBy<Objective::Makespan>},
     {"offload_ahead", counts_key<kSearch, &Search::offload_ahead>(kMostBatches, 1), KeyShown::IfSet, "`[1]`",
-     "with `offload`: values of `pipeline.offload_ahead` to try", kOfLayers},
+     "with `offload`: values of `pipeline.offload_ahead` to try", kReadBy<Objective::Makespan>},
     {"tensor", tried_degrees_key<Degree::Tensor>(), KeyShown::IfSet,
      "powers of two up to the devices of a host or domain",
      "degrees of `parallel.tensor` to try, as in `[2, [4, 1]]`: 2, and in pipelines of two devices 4 and 1",

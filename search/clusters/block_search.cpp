@@ -40,12 +40,15 @@ public:
             order.begin(), order.end(), [&](std::size_t index) { return !is_by_costs(state_.choices[index]); });
         const std::vector<std::size_t> ordered_by_costs(by_costs, order.end());
         order.erase(by_costs, order.end());
-        // On unlike devices, balanced numbers make most choices faster: the best choices have the best balanced plans.
-        const bool are_alike = state_.setup.parallel.ranks->are_alike;
-        std::set<std::tuple<DegreesKey, std::string, int>> kinds;
+        // On unlike devices, balanced numbers make most choices faster, and with offload more choices fit: the best
+        // choices have the best balanced plans.
+        const bool are_alike =
+            state_.setup.parallel.ranks->are_alike && state_.setup.search.offload == SearchConfig::Recompute::None;
+        std::set<std::tuple<DegreesKey, std::string, int, int>> kinds;
         std::erase_if(order, [&](std::size_t index) {
             const PlanChoice& choice = state_.choices[index];
-            return !are_alike && !kinds.emplace(degrees_key(choice), choice.schedule, choice.stages).second;
+            return !are_alike &&
+                   !kinds.emplace(degrees_key(choice), choice.schedule, choice.stages, choice.offloaded).second;
         });
         order.resize(std::min(order.size(), are_alike ? kMostMoved : kMostBalanced));
         std::vector<std::pair<std::size_t, FoundPlan>> starts = balanced(order);

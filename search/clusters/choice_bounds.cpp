@@ -29,11 +29,13 @@ namespace pw {
 
 namespace {
 
-// Schedule, devices, stages, micro-batches and slices of each: plans that agree in all of them have the same orders.
-using OrderKey = std::tuple<std::string, int, int, int, int>;
+// Schedule, devices, stages, micro-batches, slices, and what is offloaded: plans that agree in all of them have the same
+// orders.
+using OrderKey = std::tuple<std::string, int, int, int, int, int, int>;
 
 OrderKey order_key(const PlanChoice& choice) {
-    return {choice.schedule, choice.degrees.pipeline, choice.stages, choice.micro_batches, choice.slices};
+    return {choice.schedule, choice.degrees.pipeline, choice.stages,       choice.micro_batches,
+            choice.slices,   choice.offloaded,        choice.offload_ahead};
 }
 
 // Whether two choices have the same costs of layers.
@@ -41,6 +43,8 @@ bool same_layers(const PlanChoice& a, const PlanChoice& b) {
     PlanChoice like = a;
     like.schedule = b.schedule;
     like.stages = b.stages;
+    like.offloaded = b.offloaded;
+    like.offload_ahead = b.offload_ahead;
     return like == b;
 }
 
@@ -59,6 +63,12 @@ Shape shape_of(const OrderKey& key) {
     return shape;
 }
 
+// Returns the facts of a choice's orders. Null if the schedule refuses the shape.
+std::unique_ptr<const OrderFacts> facts_of(const SearchSetup& setup, const OrderKey& key) {
+    const OrderCopies copies{{first_stages(std::get<4>(key)), std::get<5>(key)}, setup.transfer.copies};
+    return order_facts(searched_schedule(setup, std::get<0>(key)), shape_of(key), setup.pipeline.options, copies);
+}
+
 bool has_same_places(const Shape& a, const Shape& b) {
     return a.stages == b.stages && a.copies == b.copies && a.placement == b.placement && a.serving == b.serving;
 }
@@ -70,7 +80,8 @@ public:
     CostsOfGroup(const SearchSetup& setup, const PlanChoice& one)
         : chosen_(setup_of(setup, one)),
           slices_(one.slices),
-          layers_(transformer_model(transformer_job_of(chosen_), one.micro_batch_size)),
+          offloads_(setup.search.offload != SearchConfig::Recompute::None && one.slices == 1),
+          layers_(marked(transformer_model(transformer_job_of(chosen_), one.micro_batch_size))),
           profile_(makes_of_plan(chosen_).empty() ? in_cluster(std::move(layers_.profile), chosen_)
                                                   : profile_of(chosen_, layers_.model)),
           cluster_(cluster_of(chosen_, profile_)),
@@ -86,8 +97,7 @@ public:
             shape.stages = 4;
             shape.slices = slices_;
             const StageSplit split = split_of_blocks(layers_.model.layers, {0, 1, blocks - 1, 0});
-            parts_.emplace(SplitParts{
-                complete_costs(table_.costs_of(split), chosen_, cluster_, layers_.model.layers, split, shape), blocks});
+            parts_.emplace(SplitParts{completed(table_.costs_of(split), split, shape), blocks});
             std::vector<TransformerLayerCost> layers;  // slices also keep keys and values
             if (slices_ > 1)
                 layers = TransformerLayers(transformer_job_of(chosen_)).all(chosen_.pipeline.micro_batch_size);
@@ -112,9 +122,9 @@ public:
     }
 
     // The costs with these numbers of blocks.
-    Costs of(const Shape& shape, const std::vector<int>& blocks) const {
+    Costs of(const Shape& shape, const std::vector<int>& blocks) {
         const StageSplit split = split_of_blocks(layers_.model.layers, blocks);
-        return complete_costs(table_.costs_of(split), chosen_, cluster_, layers_.model.layers, split, shape);
+        return completed(table_.costs_of(split), split, shape);
     }
 
     const Costs& of(const Shape& shape) {
@@ -129,13 +139,31 @@ public:
             split = make_split(chosen_, layers_.model, profile_);
             costs = table_.costs_of(split);
         }
-        placed_.emplace_back(&shape, complete_costs(costs, chosen_, cluster_, layers_.model.layers, split, shape));
+        placed_.emplace_back(&shape, completed(costs, split, shape));
         return placed_.back().second;
     }
 
 private:
+    // All stages have the bytes of offloaded stages. A stage that is not offloaded holds as many.
+    ProfiledModel marked(ProfiledModel layers) {
+        chosen_.pipeline.offload.stages.clear();
+        if (offloads_) {
+            StageSplit whole;
+            whole.layers.emplace_back(first_stages(static_cast<int>(num_vertices(layers.model.layers))));
+            chosen_.pipeline.offload.stages = {0};
+            mark_offloaded(chosen_, whole, layers.model);
+        }
+        return layers;
+    }
+
+    Costs completed(Costs costs, const StageSplit& split, const Shape& shape) {
+        chosen_.pipeline.offload.stages = first_stages(offloads_ ? shape.stages : 0);
+        return complete_costs(std::move(costs), chosen_, cluster_, layers_.model.layers, split, shape);
+    }
+
     Setup chosen_;
     int slices_;
+    bool offloads_;  // whether the search offloads stages
     ProfiledModel layers_;
     Profile profile_;
     std::shared_ptr<const Cluster> cluster_;
@@ -178,7 +206,7 @@ private:
         on_all_("orders", keys.size(), [&](std::size_t index) {
             OrdersOfKey& orders = facts_.find(keys[index])->second;
             try {
-                orders.facts = order_facts(schedule_of(keys[index]), shape_of(keys[index]), setup_.pipeline.options);
+                orders.facts = facts_of(setup_, keys[index]);
             } catch (const Error&) {
                 orders.too_large = true;
             }
@@ -205,6 +233,7 @@ private:
             return;
         put(packet, orders.facts->form);
         put(packet, orders.facts->pairs);
+        put(packet, orders.facts->copies);
         for (const std::vector<OrderFacts::Held>& on_device : orders.facts->held) {
             put(packet, on_device.size());
             for (const OrderFacts::Held& held : on_device)
@@ -221,6 +250,7 @@ private:
         facts->shape = placed(schedule_of(key), shape_of(key));
         facts->form = reader.take<BackwardForm>();
         facts->pairs = reader.take<bool>();
+        facts->copies = reader.take<TransferMode::Copies>();
         facts->held.resize(static_cast<std::size_t>(facts->shape.devices));
         for (std::vector<OrderFacts::Held>& on_device : facts->held) {
             on_device.resize(reader.take<std::size_t>());
@@ -286,14 +316,10 @@ private:
     BoundsOfChoices result_;
 };
 
-std::unique_ptr<const OrderFacts> facts_of(const SearchSetup& setup, const PlanChoice& choice) {
-    return order_facts(searched_schedule(setup, choice.schedule), shape_of(order_key(choice)), setup.pipeline.options);
-}
-
 }  // namespace
 
 std::vector<int> balanced_blocks(const SearchSetup& setup, const PlanChoice& choice) {
-    const auto facts = facts_of(setup, choice);
+    const auto facts = facts_of(setup, order_key(choice));
     CostsOfGroup group(setup, choice);
     return bounds_of_splits(*facts, group.of(facts->shape), *group.parts(), group.devices(), false).balanced;
 }
@@ -306,10 +332,10 @@ std::int64_t divisions_of(int blocks, int stages, std::int64_t most) {
 }
 
 std::vector<BoundedDivision> bounded_divisions(const SearchSetup& setup, const PlanChoice& choice, Ns limit) {
-    const auto facts = facts_of(setup, choice);
+    const auto facts = facts_of(setup, order_key(choice));
     PlanChoice even = choice;
     even.blocks.clear();
-    const CostsOfGroup group(setup, even);
+    CostsOfGroup group(setup, even);
     const int stages = choice.stages, all = setup.workload.transformer->layers;
     std::vector<BoundedDivision> divisions;
     std::vector<int> blocks(static_cast<std::size_t>(stages), 0);
@@ -332,7 +358,7 @@ std::vector<BoundedDivision> bounded_divisions(const SearchSetup& setup, const P
 }
 
 std::vector<PlanChoice> moves_of(const SearchSetup& setup, const PlanChoice& choice, unsigned seed, std::size_t most) {
-    const auto facts = facts_of(setup, choice);
+    const auto facts = facts_of(setup, order_key(choice));
     PlanChoice even = choice;
     even.blocks.clear();
     CostsOfGroup group(setup, even);

@@ -378,8 +378,12 @@ private:
             choice.slice_lengths = slicing.lengths;
             const Misfit misfit = complete_choice(setup_, choice);
             worst_ = std::max(worst_, misfit);
-            if (misfit == Misfit::None)
+            if (misfit != Misfit::None)
+                continue;
+            if (choice.slices > 1)  // nothing leaves that later slices read
                 choices_.push_back(choice);
+            else
+                std::ranges::move(ways_to_offload(setup_, choice), std::back_inserter(choices_));
         }
     }
 
@@ -430,8 +434,9 @@ void check_searched(const SearchSetup& setup) {
                               fmt::format("write what to try as search.{}, or remove the key", key));
     }
     if (!setup.pipeline.offload.stages.empty())
-        setup.fail_at("pipeline.offload", "the search for a cluster offloads nothing",
-                      "remove the key, and offload stages of the plan that is found");
+        setup.fail_at("pipeline.offload", "the search for a cluster chooses what it offloads",
+                      "write search.offload: all, or auto, in place of the key");
+    check_searched_offload(setup, {});
     if (!setup.pipeline.micro_batch_lengths.empty())
         setup.fail_at("pipeline.micro_batch_lengths", "the search for a cluster has micro-batches of equal length",
                       "remove the key");

@@ -2,12 +2,15 @@
 
 #include "schedules/memory/held.h"
 #include "schedules/memory/limits.h"
+#include "schedules/passes/passes.h"
 #include "schedules/plan/durations.h"
 #include "schedules/plan/shape_index.h"
+#include "schedules/plan/traffic.h"
 #include "search/exposed_work.h"
 #include "workloads/error.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -26,10 +29,18 @@ std::vector<Held> most_held(const Tasks& order, std::span<const int> stages, con
         for (int slice = 0; slice < shape.slices; ++slice)
             now[{stage, slice}] = {stage, slice};
     std::vector<Held> most;
+    for (const auto& [stage, held] : now)
+        most.push_back(held);
     std::pair<int, int> largest{-1, 0};
     int all = 0;
     for (const Task& task : order) {
+        if (is_closing(task.op))
+            break;
         Held& own = now[{task.stage, shape.slice_of(task.microbatch)}];
+        if (is_copy(task.op)) {
+            own.away += task.op == Op::Offload ? 1 : -1;
+            all += task.op == Op::Offload ? -2 : 2;
+        }
         if (saves_first(task.op)) {
             ++own.until_input;
             ++own.until_weight;
@@ -66,8 +77,7 @@ Bytes workspace_of(const StageBytes& bytes, BackwardForm form) {
 // stage.
 Bytes activations_of(const Held& held, const StageBytes& bytes, const EdgeBytes* input, double length) {
     const auto scaled = [&](Bytes whole) { return scaled_bytes(whole, length); };
-    Bytes sum = held.until_input * scaled(bytes.until_input) +
-                held.until_weight * (scaled(bytes.until_weight) + scaled(bytes.data));
+    Bytes sum = saved_of(held, bytes, length) + held.until_weight * scaled(bytes.data);
     if (input != nullptr)
         sum += scaled(input->forward) * (input->forward_until_weight  ? held.until_weight
                                          : input->forward_until_input ? held.until_input
@@ -75,25 +85,115 @@ Bytes activations_of(const Held& held, const StageBytes& bytes, const EdgeBytes*
     return sum;
 }
 
+bool is_offloaded(int stage, const Offloading& offloading) {
+    return std::ranges::binary_search(offloading.stages, stage);
+}
+
 // What holds for every order: a device holds one micro-batch on all its stages. If the device serves a stage for only
-// some micro-batches, it holds one micro-batch on a single stage.
-std::vector<Held> held_in_any_order(const Shape& shape, std::span<const int> stages) {
+// some micro-batches, it holds one micro-batch on a single stage. What earlier stages saved of it may be on the host.
+std::vector<Held> held_in_any_order(const Shape& shape, std::span<const int> stages, const Offloading& offloading) {
     std::vector<Held> held;
     for (const int stage : stages) {
         const int count = held.empty() || shape.devices_of(stage).size() == 1 ? 1 : 0;
+        if (count > 0)
+            for (Held& earlier : held)
+                earlier.away = is_offloaded(earlier.stage, offloading) ? earlier.until_input : 0;
         held.push_back({stage, 0, count, count});
     }
     return held;
 }
 
-std::unique_ptr<const OrderFacts> facts_of_any_order(Shape shape) {
+std::unique_ptr<const OrderFacts> facts_of_any_order(Shape shape, const OrderCopies& copies) {
     auto facts = std::make_unique<OrderFacts>();
     facts->shape = std::move(shape);
     facts->form = BackwardForm::Mixed;
     const ShapeIndex index(facts->shape);
     for (int device = 0; device < facts->shape.devices; ++device)
-        facts->held.push_back(held_in_any_order(facts->shape, index.stages_of(device)));
+        facts->held.push_back(held_in_any_order(facts->shape, index.stages_of(device), copies.offloading));
     return facts;
+}
+
+// Returns the position after the last backward of the stage whose backwards end first. Only from here on may a device
+// run S and U, whose places are not known.
+std::ptrdiff_t first_end(const Tasks& order, std::span<const int> stages) {
+    std::ptrdiff_t first = std::ssize(order);
+    for (const int stage : stages) {
+        const auto last = std::find_if(order.rbegin(), order.rend(), [&](const Task& task) {
+            return task.stage == stage && makes_weight_gradient(task.op);
+        });
+        auto end = last.base();
+        while (end != order.begin() && end != order.end() && std::prev(end)->with_next)
+            ++end;
+        first = std::min(first, end - order.begin());
+    }
+    return first;
+}
+
+// Returns the lists with copies.
+std::vector<Tasks> with_copies(const Shape& shape, std::vector<Tasks> orders, const Offloading& offloading) {
+    Plan plan;
+    plan.shape = shape;
+    plan.order = std::move(orders);
+    add_offloads(plan, offloading);
+    return std::move(plan.order);
+}
+
+// Counts what leaves the devices. An S or U between F and backward lets more micro-batches leave, and earlier: without
+// them the copies are fewest, and with all of them at the first end the fewest micro-batches are on the device before.
+void hold_with_copies(OrderFacts& facts, const ShapeIndex& index, const std::vector<Tasks>& orders,
+                      const Offloading& offloading) {
+    std::vector<Tasks> longer = orders;
+    for (int device = 0; device < facts.shape.devices; ++device) {
+        Tasks& order = longer[static_cast<std::size_t>(device)];
+        const auto stages = index.stages_of(device);
+        order.insert(order.begin() + first_end(order, stages), 2 * stages.size(), Task{Op::Update, stages.front(), 0});
+    }
+    longer = with_copies(facts.shape, std::move(longer), offloading);
+    const std::vector<Tasks> fewest = with_copies(facts.shape, orders, offloading);
+    for (int device = 0; device < facts.shape.devices; ++device) {
+        facts.held.push_back(most_held(longer[static_cast<std::size_t>(device)], index.stages_of(device), facts.shape));
+        for (Held& held : facts.held.back())
+            held.copied =
+                static_cast<int>(std::ranges::count_if(fewest[static_cast<std::size_t>(device)], [&](const Task& task) {
+                    return task.op == Op::Offload && task.stage == held.stage;
+                }));
+    }
+}
+
+// The forwards before each stage, and the backwards after its own: by stage, at least.
+struct WayOfMicroBatch {
+    std::vector<Ns> head{0}, tail{0};
+    Ns last_update = 0;  // of the first stage: W, and U
+};
+
+WayOfMicroBatch way_of(const OrderFacts& facts, const ShapeIndex& index, const Costs& costs) {
+    WayOfMicroBatch way;
+    for (int stage = 0; stage < facts.shape.stages; ++stage) {
+        const StageTimes least = least_times(facts.form, stage, index.devices_of(stage), costs);
+        way.head.push_back(way.head.back() + least.forward);
+        way.tail.push_back(way.tail.back() + least.backward);
+        if (stage == 0)
+            way.last_update = least.weight + least.update;
+    }
+    return way;
+}
+
+// Returns a lower bound on a step in which a device copies: all copies of a lane, from the first F whose tensors leave
+// to the last backward whose tensors come back.
+Ns least_of_copies(const OrderFacts& facts, int device, const WayOfMicroBatch& way, const Costs& costs,
+                   const Traffic& traffic) {
+    Ns first = std::numeric_limits<Ns>::max(), last = first, copies = 0;
+    for (const Held& held : facts.held[static_cast<std::size_t>(device)]) {
+        if (held.copied == 0)
+            continue;
+        const StageTimes own = stage_times(facts.form, held.stage, device, costs);
+        const auto stage = static_cast<std::size_t>(held.stage);
+        first = std::min(first, way.head[stage] + own.forward);
+        last = std::min(last, own.backward + way.tail[stage] + way.last_update);
+        const int ways = facts.copies == TransferMode::Copies::InTurn ? 2 : 1;
+        copies += ways * held.copied * time_of_copy({Op::Offload, held.stage, 0}, costs, traffic);
+    }
+    return copies == 0 ? 0 : first + copies + last;
 }
 
 }  // namespace
@@ -122,31 +222,44 @@ int served_by(const Shape& shape, const ShapeIndex& index, int device, int stage
     return served;
 }
 
+Bytes saved_of(const OrderFacts::Held& held, const StageBytes& bytes, double length) {
+    const auto scaled = [&](Bytes whole) { return scaled_bytes(whole, length); };
+    return held.until_input * (scaled(bytes.until_input) + scaled(bytes.first_until_input)) +
+           held.until_weight * (scaled(bytes.until_weight) + scaled(bytes.first_until_weight)) +
+           (held.until_input - held.away) * scaled(bytes.offloaded_until_input) +
+           (held.until_weight - held.away) * scaled(bytes.offloaded_until_weight);
+}
+
 Bytes persistent_of(const StageBytes& bytes, const KeptBytes& kept) {
     const HeldState held = held_of_weights(bytes.weights, bytes.weights, kept, 0);
     const StageBytes::Training training = bytes.training.value_or(StageBytes::Training{held.gradients, held.states});
     return bytes.weights + bytes.frozen + bytes.statistics + training.gradients + training.states;
 }
 
-std::unique_ptr<const OrderFacts> order_facts(const Schedule& schedule, Shape shape, const ScheduleOptions& options) {
+std::unique_ptr<const OrderFacts> order_facts(const Schedule& schedule, Shape shape, const ScheduleOptions& options,
+                                              const OrderCopies& copies) {
     auto facts = std::make_unique<OrderFacts>();
     std::vector<Tasks> orders;
     refuse_large(shape);
     try {
         facts->shape = placed(schedule, std::move(shape));
         if (schedule.needs_costs)
-            return facts_of_any_order(std::move(facts->shape));
+            return facts_of_any_order(std::move(facts->shape), copies);
         orders = schedule.orders({facts->shape, options});
     } catch (const Error&) {
         return nullptr;
     }
     facts->form = backward_form(orders);
+    facts->copies = copies.lanes;
     const ShapeIndex index(facts->shape);
-    for (int device = 0; device < facts->shape.devices; ++device) {
-        const Tasks& order = orders[static_cast<std::size_t>(device)];
+    for (const Tasks& order : orders)
         facts->pairs |= std::ranges::any_of(order, [](const Task& task) { return task.with_next; });
-        facts->held.push_back(most_held(order, index.stages_of(device), facts->shape));
-    }
+    if (!copies.offloading.stages.empty())
+        hold_with_copies(*facts, index, orders, copies.offloading);
+    else
+        for (int device = 0; device < facts->shape.devices; ++device)
+            facts->held.push_back(
+                most_held(orders[static_cast<std::size_t>(device)], index.stages_of(device), facts->shape));
     return facts;
 }
 
@@ -165,15 +278,8 @@ StageTimes least_times(BackwardForm form, int stage, std::span<const int> device
 Ns least_step_time(const OrderFacts& facts, const Costs& costs) {
     const Shape& shape = facts.shape;
     const ShapeIndex index(shape);
-    std::vector<Ns> head{0}, tail{0};  // by stage: the forwards before it, and the backwards after its own
-    Ns last_update = 0;
-    for (int stage = 0; stage < shape.stages; ++stage) {
-        const StageTimes least = least_times(facts.form, stage, index.devices_of(stage), costs);
-        head.push_back(head.back() + least.forward);
-        tail.push_back(tail.back() + least.backward);
-        if (stage == 0)
-            last_update = least.weight + least.update;
-    }
+    const WayOfMicroBatch way = way_of(facts, index, costs);
+    const Traffic traffic(shape, index, costs);
     const double exposed = facts.pairs ? costs.pair_exposed : 1;
     Ns least = 0;
     for (int device = 0; device < shape.devices; ++device) {
@@ -190,8 +296,9 @@ Ns least_step_time(const OrderFacts& facts, const Costs& costs) {
             }
         }
         const auto first = static_cast<std::size_t>(index.stages_of(device).front());
-        const Ns back = first == 0 ? 0 : tail[first] + last_update;
-        least = std::max(least, head[first] + std::max(passes + back, passes + weights + updates));
+        const Ns back = first == 0 ? 0 : way.tail[first] + way.last_update;
+        least = std::max({least, way.head[first] + std::max(passes + back, passes + weights + updates),
+                          least_of_copies(facts, device, way, costs, traffic)});
     }
     return least;
 }

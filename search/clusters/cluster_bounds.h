@@ -3,6 +3,8 @@
 #pragma once
 
 #include "schedules/orders/schedule.h"
+#include "schedules/plan/lanes.h"
+#include "schedules/plan/offloading.h"
 #include "schedules/plan/shape_index.h"
 #include "workloads/costs/costs.h"
 
@@ -17,22 +19,33 @@ struct OrderFacts {
     Shape shape;  // placed
     BackwardForm form = BackwardForm::Whole;
     bool pairs = false;  // whether some tasks overlap
-    // The activations that a device holds at once, when they are most: for each stage, a row for each slice of a
-    // micro-batch.
+    // The activations that a device holds at once, when they are most, and the copies of a step: for each stage, a row for
+    // each slice of a micro-batch.
     struct Held {
         int stage, slice = 0;
         int until_input = 0, until_weight = 0;  // micro-batches whose I, or W, is to come
+        int away = 0;                           // how many of these are on the host, at most
+        int copied = 0;                         // micro-batches that leave and come back in a step, at least
     };
     std::vector<std::vector<Held>> held;  // by device
+    TransferMode::Copies copies = TransferMode::Copies::InTurn;
+};
+
+// What a plan copies to and from the hosts.
+struct OrderCopies {
+    Offloading offloading = {};
+    TransferMode::Copies lanes = TransferMode::Copies::InTurn;
 };
 
 // Returns the facts of a schedule for `shape`, which is not placed. Null if the schedule refuses the shape. If the
 // schedule orders tasks by their costs, the facts hold for any order. Throws Error if there is not the memory to make
 // and simulate its plan (schedules/memory/limits.h).
-std::unique_ptr<const OrderFacts> order_facts(const Schedule& schedule, Shape shape, const ScheduleOptions& options);
+std::unique_ptr<const OrderFacts> order_facts(const Schedule& schedule, Shape shape, const ScheduleOptions& options,
+                                              const OrderCopies& copies = {});
 
 // Returns a lower bound on the step time: on each device all its passes, after the forwards that its first pass waits
-// for, and before the backwards that wait for its last pass, or its updates.
+// for, and before the backwards that wait for its last pass, or its updates. Copies of a device to and from its host
+// run one after another, between the first F and the last backward of what leaves.
 Ns least_step_time(const OrderFacts& facts, const Costs& costs);
 
 // Returns by device a lower bound on the memory that a run reserves.
@@ -47,6 +60,9 @@ struct StageTimes {
 StageTimes stage_times(BackwardForm form, int stage, int device, const Costs& costs, int slice = 0);
 // Returns the shortest of these times on the devices that have the stage, for the first slice.
 StageTimes least_times(BackwardForm form, int stage, std::span<const int> devices, const Costs& costs);
+
+// Returns the bytes of the activations of a stage that are on the device, of slices of this length.
+Bytes saved_of(const OrderFacts::Held& held, const StageBytes& bytes, double length = 1);
 
 // Returns the bytes that a stage holds all the time: weights, statistics, gradients and states.
 Bytes persistent_of(const StageBytes& bytes, const KeptBytes& kept);

@@ -170,8 +170,7 @@ private:
         for (const OrderFacts::Held& held : facts_.held[static_cast<std::size_t>(device)]) {
             const double length =
                 shape_.slices == 1 ? 1 : parts_.costs.length_of(held.slice, kFirstBlock).bytes * (1 - 1e-9);
-            held_of[held.stage] += length * static_cast<double>(held.until_input * block.until_input +
-                                                                held.until_weight * block.until_weight);
+            held_of[held.stage] += length * static_cast<double>(saved_of(held, block));
         }
         double each = std::numeric_limits<double>::infinity();
         for (const auto& [stage, bytes] : held_of)

@@ -44,17 +44,6 @@ std::vector<int> stages_of(const SearchSetup& setup, const Schedule& schedule) {
     return stages;
 }
 
-// Returns how many first stages are recomputed, or offloaded.
-std::vector<int> counts_of_first(SearchConfig::Recompute which, int stages) {
-    if (which == SearchConfig::Recompute::None)
-        return {0};
-    if (which == SearchConfig::Recompute::All)
-        return {stages};
-    std::vector<int> counts(static_cast<std::size_t>(stages) + 1);
-    std::iota(counts.begin(), counts.end(), 0);
-    return counts;
-}
-
 std::vector<int> listed_or(int usual, const std::vector<int>& listed) {
     return listed.empty() ? std::vector{usual} : listed;
 }
@@ -64,19 +53,6 @@ std::vector<std::vector<std::string>> layers_to_try(const SearchSetup& setup) {
     return listed.empty() ? std::vector<std::vector<std::string>>{setup.pipeline.recompute_layers} : listed;
 }
 
-// Calls visit with the choice for each way to offload. Later slices read what earlier slices save.
-template <class Visit>
-void for_each_offload(const SearchSetup& setup, PlanChoice choice, Visit visit) {
-    const bool has_slices = slices_of(setup, searched_schedule(setup, choice.schedule)) > 1;
-    for (const int offloaded : counts_of_first(setup.search.offload, choice.stages))
-        for (const int ahead : listed_or(1, setup.search.offload_ahead))
-            if (offloaded == 0 ? ahead == listed_or(1, setup.search.offload_ahead).front() : !has_slices) {
-                choice.offloaded = offloaded;
-                choice.offload_ahead = offloaded == 0 ? 1 : ahead;
-                visit(choice);
-            }
-}
-
 // Calls visit with the choice for each way to recompute or offload. No plan does both.
 template <class Visit>
 void for_each_recomputation(const SearchSetup& setup, PlanChoice choice, Visit visit) {
@@ -84,10 +60,9 @@ void for_each_recomputation(const SearchSetup& setup, PlanChoice choice, Visit v
         choice.recomputed = recomputed;
         choice.saved = choice.ahead = 0;
         choice.layers.clear();
-        choice.offloaded = 0;
-        choice.offload_ahead = 1;
         if (recomputed == 0) {
-            for_each_offload(setup, choice, visit);
+            for (const PlanChoice& way : ways_to_offload(setup, choice))
+                visit(way);
             continue;
         }
         for (const std::vector<std::string>& layers : layers_to_try(setup))

@@ -37,16 +37,6 @@ void check_recomputed_layers(const SearchSetup& setup, Model model) {
         }
 }
 
-template <class ProfileAt>
-void check_searched_offload(const SearchSetup& setup, ProfileAt profile_at) {
-    if (setup.search.offload == SearchConfig::Recompute::None || setup.cluster.host_link)
-        return;
-    const std::vector<int>& sizes = setup.search.micro_batch_sizes;
-    if (profile_at(sizes.empty() ? setup.pipeline.micro_batch_size : sizes.front()).host_link == Link{})
-        setup.fail_at("search.offload", "how fast a device copies to the memory of its host is not known",
-                      "write cluster.host_link: {bandwidth: 25 GB/s}, or measure a profile");
-}
-
 }  // namespace
 
 SearchProblem problem_of(const SearchSetup& setup, const Model& model) {
@@ -64,7 +54,11 @@ SearchProblem problem_of(const SearchSetup& setup, const Model& model) {
         return profile;
     };
     check_recomputed_layers(setup, model);
-    check_searched_offload(setup, profile_at);
+    if (setup.search.offload != SearchConfig::Recompute::None && !setup.cluster.host_link) {
+        const std::vector<int>& sizes = setup.search.micro_batch_sizes;
+        check_searched_offload(setup,
+                               profile_at(sizes.empty() ? setup.pipeline.micro_batch_size : sizes.front()).host_link);
+    }
     SearchProblem problem{setup, model, profile_at, executed_mode(setup)};
     if (setup.search.cheapest_layers && setup.search.recompute != SearchConfig::Recompute::None) {
         const std::vector<int>& sizes = setup.search.micro_batch_sizes;
