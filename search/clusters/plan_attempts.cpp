@@ -18,6 +18,15 @@ namespace pw {
 
 namespace {
 
+// Returns the choice without offload if no micro-batch leaves its device.
+PlanChoice as_copied(PlanChoice choice, const Plan& plan) {
+    if (std::ranges::none_of(plan.order, has_copies)) {
+        choice.offloaded = 0;
+        choice.offload_ahead = 1;
+    }
+    return choice;
+}
+
 FoundPlan simulated(const SearchSetup& setup, const PlanChoice& choice) {
     Notices notices;  // the command says once what there is to say about the best plan
     Job job = make_job(setup_of(setup, choice), notices);
@@ -26,7 +35,7 @@ FoundPlan simulated(const SearchSetup& setup, const PlanChoice& choice) {
     const auto plan = std::make_shared<const Plan>(std::move(job.plan));
     Simulator simulator(plan, job.proof, std::make_shared<const VersionTable>(std::move(job.versions)), mode);
     const Metrics metrics = simulator.metrics(job.costs, without_hash(*plan));
-    FoundPlan found{.choice = choice,
+    FoundPlan found{.choice = as_copied(choice, *plan),
                     .step_time = metrics.step_time,
                     .bubble_rate = metrics.bubble_rate,
                     .parts = step_parts(job, plan->shape, metrics)};
@@ -63,6 +72,8 @@ void write(Packet& packet, const Attempt& attempt) {
     put(packet, attempt.plan.has_value());
     if (!attempt.plan)
         return;
+    put(packet, attempt.plan->choice.offloaded);
+    put(packet, attempt.plan->choice.offload_ahead);
     put(packet, attempt.plan->step_time);
     put(packet, attempt.plan->fits);
     put(packet, attempt.plan->bubble_rate);
@@ -80,6 +91,8 @@ Attempt read_attempt(PacketReader& reader, const PlanChoice& choice) {
     if (!reader.take<bool>())
         return attempt;
     FoundPlan& plan = attempt.plan.emplace(FoundPlan{.choice = choice});
+    plan.choice.offloaded = reader.take<int>();
+    plan.choice.offload_ahead = reader.take<int>();
     plan.step_time = reader.take<Ns>();
     plan.fits = reader.take<bool>();
     plan.bubble_rate = reader.take<std::optional<double>>();

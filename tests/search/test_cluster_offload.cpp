@@ -98,6 +98,7 @@ std::vector<int> first_numbers_of(int count) {
 
 struct OffloadedPlan {
     std::string name;
+    int offloaded = 0;
     Ns step_time = 0;
     std::vector<Bytes> reserved;
     bool fits = false;
@@ -133,6 +134,7 @@ std::optional<OffloadedPlan> predicted_offload(const Config& base, const Offload
         Notices notices;
         const Report report = predicted_report(make_job(load(kSmall, set), notices), false);
         OffloadedPlan plan{name_of_ways(schedule, tensor, pipeline, stages, size, offloaded, ahead),
+                           offloaded,
                            report.metrics.step_time,
                            {},
                            fits(report)};
@@ -152,7 +154,7 @@ std::vector<OffloadedPlan> every_offloaded_plan(const Config& base, const Offloa
             for (const int pipeline : space.pipeline)
                 for (const int chunks : space.chunks)
                     for (const int size : space.sizes)
-                        for (int k = space.offload == "all" ? pipeline * chunks : 0; k <= pipeline * chunks; ++k)
+                        for (int k = 0; k <= pipeline * chunks; k += space.offload == "all" ? pipeline * chunks : 1)
                             for (const int ahead : k == 0 ? std::vector{1} : space.ahead)
                                 if (tensor * pipeline <= 8)
                                     if (const auto plan = predicted_offload(base, space, schedule, tensor, pipeline,
@@ -198,7 +200,8 @@ TEST(ClusterOffload, FindsTheBestOfEveryConfig) {
         Ns best = std::numeric_limits<Ns>::max();
         for (const OffloadedPlan& plan : every_offloaded_plan(config, space)) {
             plans[plan.name] = plan;
-            best = plan.fits ? std::min(best, plan.step_time) : best;
+            if (plan.fits && (plan.offloaded > 0 || space.offload == "auto"))
+                best = std::min(best, plan.step_time);
         }
         expect_offload_bounds(config, plans, seen);
         ASSERT_EQ(result.best() != nullptr, best != std::numeric_limits<Ns>::max());
@@ -274,6 +277,16 @@ TEST(ClusterOffload, WritesAConfigWithTheSamePrediction) {
     EXPECT_NE(print(best.choice).find(fmt::format("{} of the stages offloaded", best.choice.offloaded)),
               std::string::npos);
     EXPECT_TRUE(json["best"]["runs_on"].empty());
+}
+
+// A single stage of 1f1b runs each backward right after its forward.
+TEST(ClusterOffload, NamesNoStagesWhereNothingLeaves) {
+    std::vector<std::string> set = kTight;
+    set.insert(set.end(),
+               {"cluster.memory=80 GB", "search.offload=all", "search.pipeline=[1]", "search.schedules=[1f1b]"});
+    const SearchResult result = search_cluster(load(kSmall, set));
+    ASSERT_NE(result.best(), nullptr);
+    EXPECT_EQ(result.best()->choice.offloaded, 0);
 }
 
 TEST(ClusterOffload, IsRefusedWithoutALink) {
