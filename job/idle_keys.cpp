@@ -157,9 +157,15 @@ std::string no_slice_lengths(const Config& config, const Plan*) {
     return is_uniform(config) ? "a uniform workload has no attention" : "";
 }
 
-std::string no_expert_load(const Config& config, const Plan*) {
-    if (is_transformer(config) && !config.workload.transformer->experts)
-        return fmt::format("{} has no experts", model_name(config));
+std::string no_experts(const Config& config, const Plan*) {
+    return is_transformer(config) && !config.workload.transformer->experts
+               ? fmt::format("{} has no experts", model_name(config))
+               : "";
+}
+
+std::string no_expert_load(const Config& config, const Plan* plan) {
+    if (std::string why = no_experts(config, plan); !why.empty())
+        return why;
     return config.parallel.degrees.expert == 1 && !searches_cluster(config) ? "every device has all experts" : "";
 }
 
@@ -303,6 +309,7 @@ constexpr KeyRow kKeys[] = {
     {"cluster.dispatcher", Read::Always, no_shared_dispatcher},
     {"pipeline.cuts", Read::Always, no_cuts},
     {"parallel.expert_load", Read::Always, no_expert_load},
+    {"parallel.expert_kernels", Read::Always, no_experts},
     {"workload.activation_until_weight", Read::ByPlans, no_separate_weights},
     {"pipeline.aim", Read::ByPlans, no_auto},
     {"pipeline.effort", Read::ByPlans, no_auto},

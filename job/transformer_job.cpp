@@ -3,6 +3,7 @@
 #include "job/makes.h"
 #include "job/plan.h"
 #include "workloads/cluster/named_links.h"
+#include "workloads/transformers/expert_load.h"
 #include "workloads/transformers/transformer_model.h"
 
 #include <algorithm>
@@ -42,12 +43,22 @@ double peak_flops_of(const DeviceMake& make, Precision precision) {
     return make.rates.flops;
 }
 
+// The tokens of a micro-batch on all ranks that divide the experts.
+double tokens_of_experts(const Setup& setup) {
+    const Parallel& parallel = setup.parallel.degrees;
+    const double tokens = 1.0 * setup.pipeline.micro_batch_size * setup.workload.options.sequence_length;
+    return tokens * parallel.expert / (parallel.context * parallel.tensor);
+}
+
 TransformerJob job_on_one_make(const Setup& setup) {
     const ClusterConfig& cluster = setup.cluster;
     TransformerJob job;
     job.model = *setup.workload.transformer;
     job.tokens = setup.workload.options.sequence_length;
     job.parallel = setup.parallel.degrees;
+    if (const std::optional<ExpertDraw>& draw = job.parallel.expert_draw; draw && job.model.experts)
+        job.parallel.expert_load =
+            expected_load(*job.model.experts, job.parallel.expert, tokens_of_experts(setup), *draw);
     job.parts = parts_of_ends(setup);
     if (job.parts > 1 && job.model.mtp > 0)
         setup.fail_at("workload.mtp_layers",

@@ -195,6 +195,7 @@ std::optional<Refusal> refused_expert_overlap(const ExportedPlan& plan) {
     return std::nullopt;
 }
 
+bool groups_experts(const ExportedPlan& plan) { return plan.release.experts == ExpertKernels::Grouped; }
 bool sends_once(const ExportedPlan& plan) { return plan.release.sends_once && plan.parallel.expert > 1; }
 
 constexpr std::string_view kAttentionBackends[] = {"flash", "fused", "unfused"};  // by AttentionKernels
@@ -306,6 +307,8 @@ constexpr ArgumentRow kRows[] = {
          const auto has = [&](int layer) { return plan.model.has_experts(layer); };
          return written_if(plan.model.experts && !in_all_layers(plan.model, has), runs_of_layers(plan.model, has));
      }},
+    {"--moe-grouped-gemm",
+     [](const ExportedPlan& plan) { return switched_on_if(plan.model.experts && groups_experts(plan)); }},
     {"--moe-token-dispatcher-type",
      [](const ExportedPlan& plan) {
          return written_if(plan.model.experts.has_value(), sends_once(plan) ? "flex" : "alltoall");

@@ -147,6 +147,9 @@ std::optional<Refusal> refused_experts(const ExportedPlan& plan) {
                        fmt::format("{} divides experts among ranks that share weights, {} of a stage, not {}", kTitan,
                                    group, parallel.expert),
                        fmt::format("write a divisor of {}", group)};
+    if (plan.release.experts == ExpertKernels::Sequential)
+        return Refusal{"parallel.expert_kernels", fmt::format("{} computes experts in one call", kTitan),
+                       "write expert_kernels: grouped"};
     if (parallel.expert > 1 && plan.release.overlap.expert)
         return Refusal{"parallel.overlap", fmt::format("{} overlaps messages of experts only in DualPipeV", kTitan),
                        "remove expert"};

@@ -16,6 +16,7 @@ namespace {
 
 constexpr auto kParallel = &Config::parallel;
 constexpr auto kOfAll = &ParallelConfig::degrees;
+constexpr double kHighestSkew = 10;
 
 // Prints one value, or a list with a value for each device of the pipeline.
 std::string print_degree_of(const Config& config, Degree degree) {
@@ -85,6 +86,33 @@ std::string print_recomputed(const Config& config) {
                ? kinds
                : fmt::format("{{kind: {}, {}: {}}}", kinds, facts_of(parallel.recomputed.rule).name,
                              parallel.recomputed.number);
+}
+
+void read_expert_load(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
+    if (!at.present())
+        return;
+    Parallel& parallel = config.parallel.degrees;
+    if (!at.is_map()) {
+        parallel.expert_load = at.number(1, 1, kHighestDegree);
+        return;
+    }
+    at.allow({"skew", "seed"});
+    parallel.expert_draw = {.skew = at["skew"].number(0, 0, kHighestSkew),
+                            .seed = static_cast<int>(at["seed"].integer(0, 0, kHighestDegree))};
+}
+
+std::string print_expert_load(const Config& config) {
+    const Parallel& parallel = config.parallel.degrees;
+    if (const std::optional<ExpertDraw>& draw = parallel.expert_draw)
+        return fmt::format("{{skew: {}, seed: {}}}", draw->skew, draw->seed);
+    return parallel.expert_load == 1 ? "" : fmt::format("{}", parallel.expert_load);
+}
+
+std::string schema_of_expert_load() {
+    return fmt::format(R"({{"anyOf": [{{"type": "number", "minimum": 1, "maximum": {}}},
+                       {{"type": "object", "properties": {{"skew": {{"type": "number", "minimum": 0, "maximum": {}}},
+                       "seed": {{"type": "integer", "minimum": 0}}}}, "additionalProperties": false}}]}})",
+                       kHighestDegree, kHighestSkew);
 }
 
 std::string schema_of_recomputed() {
@@ -159,10 +187,15 @@ constexpr ConfigKey kParallelKeys[] = {
      kOfTransformers},
     {"expert", degree_key<&Parallel::expert>(), KeyShown::Always, "",
      "devices of a stage that share the experts of a layer", kOfTransformers},
-    {"expert_load", number_key<kParallel, kOfAll, &Parallel::expert_load>(1, kHighestDegree), KeyShown::IfSet, "",
-     "tokens of the device of `expert` that has the most tokens, relative to the mean, see "
+    {"expert_load",
+     {special("1 to 1000000, or `{skew, seed}`", "%", schema_of_expert_load), read_expert_load, print_expert_load},
+     KeyShown::IfSet,
+     "1",
+     "tokens of the device of `expert` that has the most tokens, relative to the mean, or a draw of them, see "
      "[experts](clusters.md#experts). 1: equal loads",
      kOfTransformers},
+    {"expert_kernels", choice_key<kParallel, kOfAll, &Parallel::expert_kernels>(), KeyShown::IfSet, "the release's",
+     "`grouped`: a device computes all its experts in one call. `sequential`: one after the other", kOfTransformers},
     {"sequence", flag_key<kParallel, kOfAll, &Parallel::sequence>(), KeyShown::Always, "true with `tensor`",
      "norms and residual sums are shared by the devices of `tensor`, too (sequence parallelism)", kOfTransformers},
     {"zero", degrees_key<Degree::Zero>(), KeyShown::Always, "",

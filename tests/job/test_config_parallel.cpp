@@ -74,6 +74,25 @@ TEST(Parallel, ReadsWhatIsRecomputedAndOverlapped) {
     EXPECT_EQ(load(config.yaml).yaml, config.yaml);
 }
 
+TEST(Parallel, ReadsLoadsOfExperts) {
+    const auto with = [](const std::string& load_of) {
+        return load(
+            "{workload: {model: mixtral-8x7b, sequence_length: 4096}, cluster: {hosts: 1, devices_per_host: 8, "
+            "device: h100-sxm-80}, parallel: {expert: 8, expert_kernels: sequential, expert_load: " +
+            load_of + "}, pipeline: {mini_batch: 8}, training: {precision: bf16}}");
+    };
+    for (const char* written : {"1.5", "{skew: 0.5, seed: 3}"}) {
+        const Config config = with(written);
+        EXPECT_EQ(load(config.yaml).yaml, config.yaml);
+        EXPECT_EQ(config.parallel.degrees.program().experts, ExpertKernels::Sequential);
+    }
+    EXPECT_EQ(with("1.5").parallel.degrees.expert_load, 1.5);
+    EXPECT_EQ(with("{skew: 0.5, seed: 3}").parallel.degrees.expert_draw, (ExpertDraw{0.5, 3}));
+    EXPECT_TRUE(contains(refusal([&] { with("0.5"); }), "parallel.expert_load"));
+    EXPECT_TRUE(contains(refusal([&] { with("{skew: -1}"); }), "parallel.expert_load.skew"));
+    EXPECT_TRUE(contains(refusal([&] { with("{zipf: 1}"); }), "zipf"));
+}
+
 TEST(Parallel, GivesStagesEquallyManyBlocks) {
     const auto stages_of = [](int layers, int stages) {
         const std::string model = fmt::format(

@@ -76,6 +76,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{kMlp, "training.shard_optimizer=true", "training.shard_optimizer", "several devices"},
                     Case{kMlp, "training.zero=3", "training.zero", "several devices"},
                     Case{kCluster, "parallel.expert_load=1.5", "parallel.expert_load", "has no experts"},
+                    Case{kCluster, "parallel.expert_kernels=sequential", "parallel.expert_kernels", "has no experts"},
                     Case{kCluster, "training.zero=2", "training.zero", "what parallel.zero says"},
                     Case{kMlp, "training.betas=[0.8, 0.9]", "training.betas", "optimizer sgd does not read it"},
                     Case{kMlp, "training.epsilon=1e-6", "training.epsilon", "optimizer sgd does not read it"},

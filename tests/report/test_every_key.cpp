@@ -130,7 +130,7 @@ const std::map<std::string, std::vector<std::string>>& values_by_key() {
         {"parallel.tensor", {"2", "[2, 1]", "4"}},
         {"parallel.context", {"2", "[2, 1]", "4"}},
         {"parallel.zero", {"1", "3", "[1, 0]"}},
-        {"parallel.expert_load", {"1.5"}},
+        {"parallel.expert_load", {"1.5", "{skew: 1}"}},
         {"parallel.recompute", {"full", "mlp"}},
         {"parallel.overlap", {"[]"}},
         {"pipeline.schedule", {"gpipe"}},

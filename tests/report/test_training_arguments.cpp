@@ -150,9 +150,9 @@ TEST(TrainingArguments, OfMegatronHaveExpertsAndCompressedAttention) {
     for (const char* line :
          {"--expert-model-parallel-size 8", "--expert-tensor-parallel-size 1", "--num-experts 256",
           "--moe-router-topk 8", "--moe-ffn-hidden-size 2048", "--moe-shared-expert-intermediate-size 2048",
-          "--moe-layer-freq [0]*3+[1]*58", "--moe-token-dispatcher-type flex", "--moe-enable-deepep",
-          "--multi-latent-attention", "--q-lora-rank 1536", "--kv-lora-rank 512", "--qk-head-dim 128",
-          "--qk-pos-emb-head-dim 64", "--v-head-dim 128", "--recompute-activations"})
+          "--moe-layer-freq [0]*3+[1]*58", "--moe-grouped-gemm", "--moe-token-dispatcher-type flex",
+          "--moe-enable-deepep", "--multi-latent-attention", "--q-lora-rank 1536", "--kv-lora-rank 512",
+          "--qk-head-dim 128", "--qk-pos-emb-head-dim 64", "--v-head-dim 128", "--recompute-activations"})
         EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
     EXPECT_FALSE(contains(text, "--kv-channels"));
 }

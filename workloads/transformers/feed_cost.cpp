@@ -28,12 +28,12 @@ double TransformerLayers::copies_to_domains(double copies) const {
     return copies * domains * (1 - std::pow(1 - 1.0 / domains, active)) / active;
 }
 
-// `modules` make the activation of these values.
-void TransformerLayers::add_activation(Sum& sum, double values, ModuleSet modules) const {
+// `modules` make the activation of these values, which are in `tensors` tensors.
+void TransformerLayers::add_activation(Sum& sum, double values, ModuleSet modules, double tensors) const {
     const bool fuses = job_.parallel.program().fuses, gated = job_.model.gated;
     const double forward = gated ? (fuses ? 6 : 10) : (fuses ? 4 : 8);
     const double backward = gated ? (fuses ? 10 : 16) : (fuses ? 6 : 12);
-    const double kernels = fuses ? 1 : 3;
+    const double kernels = tensors * (fuses ? 1 : 3);
     sum.forward += kernels_.moved(forward * values);
     sum.repeat(kernels_.moved(forward * values) + kernels * kKernelEnds, modules);
     sum.backward += kernels_.moved(backward * values);
@@ -85,12 +85,17 @@ void TransformerLayers::add_experts(Sum& sum) const {
     const double copies = tokens * experts.active;
     const double received = copies * parallel.fullest_expert();  // all ranks wait for the rank with the most tokens
     const double own = per_rank(experts.count, parallel.expert);
+    const double forward_before = sum.forward, backward_before = sum.backward;
     LinearSeconds products = kernels_.experts(own, received / own, hidden, matrices * experts.width);
     products += kernels_.experts(own, received / own, experts.width, hidden);
+    const LinearSeconds routed = products;
     products += kernels_.linear(tokens, hidden, experts.count);
     sum.products += products;
     sum.save(kValue * received * experts.width * matrices, kExperts);
-    add_activation(sum, received * experts.width, joined(kExperts, set_of(BlockModule::ExpertActivation)));
+    // Experts that run one after the other have activations of their own.
+    const double times = release.experts == ExpertKernels::Grouped ? 1 : own;
+    add_activation(sum, received * experts.width, joined(kExperts, set_of(BlockModule::ExpertActivation)), times);
+    const double activation = sum.forward - forward_before, activation_back = sum.backward - backward_before;
     sum.parameters.experts += own * (matrices + 1) * hidden * experts.width;
     sum.parameters.dense += hidden * experts.count;
     // Copies are put in the order of their experts and back: each is read and written twice in every pass.
@@ -109,6 +114,10 @@ void TransformerLayers::add_experts(Sum& sum) const {
     const double in_forward = release.overlap.expert ? exposed(messages, computing) : messages;
     sum.repeat(in_forward, set_of(BlockModule::Experts));
     sum.expose(&PassParts::experts, in_forward, release.overlap.expert ? exposed(messages, 2 * computing) : messages);
+    if (release.overlap.expert)
+        return;
+    sum.expert_forward = {messages, routed.forward + activation};
+    sum.expert_backward = {messages, routed.input + routed.weight + activation_back};
 }
 
 }  // namespace pw

@@ -15,7 +15,11 @@ constexpr Overlap kOverlapsBackward{.tensor_backward = true}, kOverlapsSums{.ten
 
 constexpr ReleaseFacts kReleases[] = {
     {.release = Release::Megatron2021, .program = Program::MegatronLm, .attention = Unfused, .dropout = true},
-    {.release = Release::DeepSpeed2022, .program = Program::DeepSpeed, .attention = Unfused, .dropout = true},
+    {.release = Release::DeepSpeed2022,
+     .program = Program::DeepSpeed,
+     .attention = Unfused,
+     .experts = ExpertKernels::Sequential,  // deepspeed/moe/experts.py calls them in a loop
+     .dropout = true},
     {.release = Release::Megatron2022,
      .program = Program::MegatronLm,
      .attention = Unfused,

@@ -62,11 +62,19 @@ inline constexpr LossBytes kFusedLoss{10, 4, 4, 2};
 // PyTorch's cross_entropy keeps logits in bf16 and fp32 and their log-probabilities, and makes two gradients in fp32.
 inline constexpr LossBytes kSeparateLoss{36, 30, 10, 8};
 
+// How a device computes its experts: all in the same call, or each by itself in sequence (GroupedMLP and SequentialMLP
+// of Megatron-Core).
+enum class ExpertKernels : std::uint8_t { Grouped, Sequential };
+template <>
+inline constexpr Choice<ExpertKernels> kChoices<ExpertKernels>[] = {{"grouped", ExpertKernels::Grouped},
+                                                                    {"sequential", ExpertKernels::Sequential}};
+
 struct ReleaseFacts {
     Release release;
     std::optional<Program> program = {};  // absent: a program that takes no plan
     AttentionKernels attention;
     Overlap overlap = {};
+    ExpertKernels experts = ExpertKernels::Grouped;
     bool fuses = true;             // activations and rotations are one kernel each
     bool fuses_norms = true;       // norms are
     bool dropout = false;          // values are dropped, and masks are saved

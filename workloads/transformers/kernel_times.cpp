@@ -98,6 +98,11 @@ LinearSeconds KernelTimes::head(double rows, double inputs, double outputs) cons
 
 LinearSeconds KernelTimes::experts(double groups, double rows, double inputs, double outputs) const {
     const LinearShape shape{whole(rows), whole(inputs), whole(outputs)};
+    if (job_.parallel.program().experts == ExpertKernels::Sequential) {
+        const LinearSeconds one = products(rows, inputs, outputs, is_low_);
+        return with_conversions({groups * one.forward, groups * one.input, groups * one.weight}, rows, inputs, outputs,
+                                groups);
+    }
     const auto seconds = [&](ProductLayout pass) {
         return product_seconds(shape.product(pass, whole(groups)), is_low_);
     };

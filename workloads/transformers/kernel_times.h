@@ -30,7 +30,7 @@ public:
     LinearSeconds linear(double rows, double inputs, double outputs, int pieces = 1) const;
     // The same for the head, which is not in low precision.
     LinearSeconds head(double rows, double inputs, double outputs) const;
-    // Returns the grouped products of `groups` experts, each with `rows` tokens.
+    // Returns the products of `groups` experts, each with `rows` tokens, grouped or each by itself (ExpertKernels).
     LinearSeconds experts(double groups, double rows, double inputs, double outputs) const;
     // Returns the bytes of an input that a linear layer saves for the gradient of its weights.
     double input_bytes() const;

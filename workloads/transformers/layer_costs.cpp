@@ -12,10 +12,6 @@ namespace pw {
 
 namespace {
 
-// Computing takes this many times as long while messages are under way (PKU-DAIR/Hetu-Galvatron@cea12ff,
-// hardware_configs).
-constexpr double kSlowedByMessages = 1.126;
-
 // How often a checkpointed block reads or sets a state of random numbers: the states of the CPU, of the GPU and of the
 // tensor ranks, and twice in each of two dropouts of attention and MLP.
 constexpr double kRandomStates = 7;
@@ -133,6 +129,11 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum) const {
     cost.forward = kUnaccounted * forward;
     cost.backward_input = kUnaccounted * backward;
     cost.backward_weight = kUnaccounted * weight;
+    const auto scaled = [](const ExpertSeconds& own) {
+        return ExpertSeconds{kUnaccounted * own.messages, kUnaccounted * own.computing};
+    };
+    cost.expert_forward = scaled(sum.expert_forward);
+    cost.expert_backward = scaled(sum.expert_backward);
     cost.parts.other = (kUnaccounted - 1) * (forward + backward + weight);
     return cost;
 }

@@ -21,6 +21,12 @@ struct LayerParameters {
 double collective_seconds(Collective kind, double bytes_per_number, const LayerParameters& parameters,
                           const ParameterRanks& ranks, const Fabric& fabric);
 
+// The seconds of a pass that a pair of passes can order anew: its messages to experts and back, and what its routed
+// experts compute between these messages. The rest comes before them in a forward and after them in a backward.
+struct ExpertSeconds {
+    double messages = 0, computing = 0;
+};
+
 struct TransformerLayerCost {
     double forward = 0, backward_input = 0, backward_weight = 0;  // seconds
     double saved = 0;            // bytes from the forward to the backward, in addition to the layer's input
@@ -31,6 +37,7 @@ struct TransformerLayerCost {
     LayerParameters frozen = {};
     double gathered = 0;         // bytes of the layer's weights that ZeRO-3 gathers
     double keys_and_values = 0;  // bytes in `saved` that later slices of the sequences read
+    ExpertSeconds expert_forward = {}, expert_backward = {};  // of the passes, without what a backward repeats
 };
 
 // For a micro-batch of `sequences` sequences, or for a slice of each sequence.
@@ -72,7 +79,7 @@ private:
     void add_mlp(Sum& sum) const;
     void add_experts(Sum& sum) const;
     void add_dense(Sum& sum, double width, ModuleSet modules) const;
-    void add_activation(Sum& sum, double values, ModuleSet modules) const;
+    void add_activation(Sum& sum, double values, ModuleSet modules, double tensors = 1) const;
     void add_norms(Sum& sum, const LayerForm& form) const;
     void add_tensor_messages(Sum& sum, double parts, const LinearSeconds& products) const;
     void add_lookup(Sum& sum) const;

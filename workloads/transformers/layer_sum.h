@@ -10,6 +10,10 @@ inline constexpr double kValue = 2, kFloat = 4;  // bytes of an activation, of a
 // of large copies (results/h100).
 inline constexpr double kKernelEnds = 2.2e-6;
 
+// Computing takes this many times as long while messages are under way (PKU-DAIR/Hetu-Galvatron@cea12ff,
+// hardware_configs).
+inline constexpr double kSlowedByMessages = 1.126;
+
 // Modules that make a part of a block, and repeat the part when they are recomputed.
 inline constexpr ModuleSet kOperators = set_of(BlockModule::Operators);
 inline constexpr ModuleSet kDenseMlp = set_of(BlockModule::Mlp);
@@ -27,6 +31,7 @@ struct TransformerLayers::Sum {
     double attention = 0;              // of them, forward and backward
     double exposed_forward = 0, exposed_backward = 0;
     PassParts messages;  // these by kind
+    ExpertSeconds expert_forward, expert_backward;
     double kernels = 0;  // of a forward
     double scratch = 0;
     double share = 0;  // of the layer that recomputes

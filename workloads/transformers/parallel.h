@@ -26,6 +26,13 @@ struct ParameterRanks {
     RankGroup dense, experts;
 };
 
+// How uneven the loads of experts are, as a draw (expected_load()).
+struct ExpertDraw {
+    double skew = 0;  // the k-th most popular expert of a layer is chosen in proportion to k^-skew
+    int seed = 0;
+    bool operator==(const ExpertDraw&) const = default;
+};
+
 struct Parallel {
     int tensor = 1, pipeline = 1, context = 1, expert = 1, data = 1;
     bool sequence = false;  // norms and residual sums are divided among the tensor ranks (arXiv 2205.05198)
@@ -36,10 +43,12 @@ struct Parallel {
     ModuleSet recompute = {};
     RecomputedBlocks recomputed = {};  // for which `recompute` holds
     double expert_load = 1;  // tokens of the expert rank with the most tokens, relative to the mean of the ranks
+    std::optional<ExpertDraw> expert_draw = {};  // what `expert_load` was drawn from
     Release release = Release::NeMo2025;
-    std::optional<AttentionKernels> attention = {};  // absent: the release's
-    std::optional<Overlap> overlap = {};             // the same
-    std::optional<bool> fuses_norms = {};            // the same
+    std::optional<AttentionKernels> attention = {};    // absent: the release's
+    std::optional<Overlap> overlap = {};               // the same
+    std::optional<bool> fuses_norms = {};              // the same
+    std::optional<ExpertKernels> expert_kernels = {};  // the same
 
     bool operator==(const Parallel&) const = default;
     int devices() const { return tensor * context * data * pipeline; }
@@ -66,6 +75,7 @@ struct Parallel {
         facts.attention = attention.value_or(facts.attention);
         facts.overlap = overlap.value_or(facts.overlap);
         facts.fuses_norms = fuses_norms.value_or(facts.fuses_norms);
+        facts.experts = expert_kernels.value_or(facts.experts);
         if (zero >= 2 && facts.divided_gradient > 0)
             facts.gradient = facts.divided_gradient;
         return facts;
