@@ -3,11 +3,13 @@
 #include "job/build.h"
 #include "job/makes.h"
 #include "job/plan.h"
+#include "job/setup/pair_times.h"
 #include "job/setup/rank_groups.h"
 #include "job/slices.h"
 #include "job/transformer_job.h"
 #include "workloads/bounded.h"
 #include "workloads/transformers/layer_costs.h"
+#include "workloads/transformers/pair_times.h"
 #include "workloads/transformers/transformer_model.h"
 
 #include <algorithm>
@@ -96,6 +98,38 @@ int common_grain(const std::vector<std::vector<TransformerJob>>& jobs) {
     return grain;
 }
 
+// Returns by stage whose B its F meets in pairs: with two stages on a device, of the device's other stage.
+std::vector<int> partners_of(const Shape& shape) {
+    std::vector<int> partners;
+    for (int stage = 0; stage < shape.stages; ++stage) {
+        const std::vector<int> on_device = shape.stages_of(shape.devices_of(stage).front());
+        partners.push_back(on_device.size() != 2        ? stage
+                           : on_device.front() == stage ? on_device.back()
+                                                        : on_device.front());
+    }
+    return partners;
+}
+
+// Gives pairs the times in which their messages to experts and their computing overlap, unless the file says what a
+// pair takes.
+void add_pairs(Costs& costs, const Setup& setup, const std::vector<std::vector<TransformerJob>>& jobs,
+               const StageSplit& split, const Shape& shape) {
+    if (setup.parallel.degrees.expert == 1 || says_times_of_pairs(setup))
+        return;
+    const std::vector<int> partners = partners_of(shape);
+    const auto add = [&](std::vector<StageCost>& stages, const std::vector<TransformerJob>& together) {
+        for (const TransformerJob& job : together) {
+            const auto times = pair_times(job, split, partners, setup.pipeline.micro_batch_size);
+            for (std::size_t stage = 0; stage < stages.size(); ++stage)
+                if (times[stage])
+                    stages[stage].pair = std::max(stages[stage].pair.value_or(0), *times[stage]);
+        }
+    };
+    for (std::size_t make = 0; make < costs.of_makes.size(); ++make)
+        add(costs.of_makes[make].stage, jobs[make]);
+    add(costs.stage, jobs.front());
+}
+
 }  // namespace
 
 Profile profile_by_shapes(const Setup& setup, const Model&) {
@@ -171,8 +205,9 @@ void add_groups(Costs& costs, const Setup& setup, const StageSplit& split, const
     const int samples = setup.pipeline.micro_batch_size;
     add_replicas(costs, jobs, split, samples);
     if (shape.slices > 1)
-        cut_in_slices(costs, jobs, makes_of_stages(costs, setup, shape), split, samples,
+        cut_in_slices(costs, jobs, makes_of_stages(costs, shape), split, samples,
                       slice_ends_by_shapes(setup, shape.slices));
+    add_pairs(costs, setup, jobs, split, shape);
     costs.joined_sums.assign(shape.joined.empty() ? 0 : static_cast<std::size_t>(shape.stages), 0);
     for (const int stage : shape.joined)
         costs.joined_sums[static_cast<std::size_t>(stage)] =

@@ -57,10 +57,19 @@ StepParts step_parts(const Job& job, const Shape& shape, const Metrics& metrics)
     parts.rank = last_to_end(metrics);
     const DeviceMetrics& device = metrics.devices[static_cast<std::size_t>(parts.rank)];
     const StageParts own = parts_of_rank(parts.rank, job, shape);
-    Ns passes = 0;
-    for (const StepPartFacts& facts : kStepParts)
+    Ns passes = 0, all = 0;
+    for (const StepPartFacts& facts : kStepParts) {
+        all += facts.of_pass == nullptr ? 0 : nearest(own.passes.*facts.of_pass);
         if (facts.of_pass != nullptr && facts.part != StepPart::Other)
             passes += parts[facts.part] = nearest(own.passes.*facts.of_pass);
+    }
+    if (overlaps_pairs(job.costs)) {  // what pairs save is time of messages, with its part of the other time
+        const double saved = static_cast<double>(std::max<Ns>(0, all - device.busy)) * 1e-9;
+        const double of_passes = saved * static_cast<double>(passes) / static_cast<double>(std::max<Ns>(1, all));
+        const Ns hidden = std::min(nearest(of_passes), parts[StepPart::Experts]);
+        parts[StepPart::Experts] -= hidden;
+        passes -= hidden;
+    }
     parts[StepPart::Other] = device.busy - passes;
     parts[StepPart::Sums] = device.sums + nearest(own.sums);  // among ranks of the pipeline, and among replicas
     parts[StepPart::Gathers] = nearest(own.gathers);

@@ -1,5 +1,6 @@
 // The block `pipeline`.
 #include "job/config/blocks.h"
+#include "job/setup/pair_times.h"
 #include "workloads/models/blocks.h"
 #include "workloads/stages/layout_notation.h"
 
@@ -251,6 +252,10 @@ using Pipeline = PipelineConfig;
 constexpr auto kPipeline = &Config::pipeline;
 constexpr KeyValue<Config> kLaterKey = if_given(KeyValue<Config>{{}, refuse_later_key});
 
+std::string print_pair_exposed(const Config& config) {
+    return says_times_of_pairs(config) ? fmt::format("{}", config.pipeline.pair_exposed) : "";
+}
+
 constexpr ConfigKey kPipelineKeys[] = {
     {"schedule",
      {special("a name, or a plan `*.csv`", R"({"type": "string"})"), read_schedule,
@@ -334,10 +339,11 @@ constexpr ConfigKey kPipelineKeys[] = {
     {"concatenation", choice_key<kPipeline, &Pipeline::options, &ScheduleOptions::concatenation>(), KeyShown::IfSet, "",
      "chimera with more micro-batches than devices: how its units follow each other, see "
      "[schedules.md](schedules.md#chimera)"},
-    {"pair_exposed", number_key<kPipeline, &Pipeline::pair_exposed>(0, 1), KeyShown::IfSet, "",
+    {"pair_exposed", printed_as(number_key<kPipeline, &Pipeline::pair_exposed>(0, 1), print_pair_exposed),
+     KeyShown::IfSet, "1",
      "dualpipe, dualpipe-v and pairs in a CSV, where their time is not measured: a pair of overlapped tasks takes as "
      "long as the longer task and this share of the shorter task, see [schedules.md](schedules.md#pairs). With 1 a "
-     "pair takes as long as its tasks in sequence"},
+     "pair takes as long as its tasks in sequence. Replaces the times of pairs of a transformer with experts"},
     {"synchronous_steps",
      integer_key<kPipeline, &Pipeline::options, &ScheduleOptions::synchronous_steps>(0, 1'000'000'000), KeyShown::IfSet,
      "", "pipemare: the first steps of a run, which are flushed as in 1f1b"},

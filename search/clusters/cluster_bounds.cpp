@@ -280,7 +280,7 @@ Ns least_step_time(const OrderFacts& facts, const Costs& costs) {
     const ShapeIndex index(shape);
     const WayOfMicroBatch way = way_of(facts, index, costs);
     const Traffic traffic(shape, index, costs);
-    const double exposed = facts.pairs ? costs.pair_exposed : 1;
+    const double exposed = least_exposed(costs, facts.pairs);
     Ns least = 0;
     for (int device = 0; device < shape.devices; ++device) {
         Ns passes = 0, weights = 0, updates = 0;

@@ -2,6 +2,7 @@
 
 #include "job/transformer_job.h"
 #include "schedules/plan/shape_index.h"
+#include "search/exposed_work.h"
 
 #include <algorithm>
 #include <cmath>
@@ -200,7 +201,7 @@ private:
     // The weighted mean of what least_step_time() says of each device: all its passes after the forwards of earlier
     // stages, and either the gradients of weights or, before its end, the backwards of earlier stages.
     double weighted(const std::vector<double>& weights, bool with_weights) const {
-        const double exposed = facts_.pairs ? costs_.pair_exposed : 1;
+        const double exposed = least_exposed(costs_, facts_.pairs);
         double least = std::numeric_limits<double>::infinity(), ends = 0;
         std::vector<double> beginning(static_cast<std::size_t>(shape_.stages), 0);  // by first stage: of its device
         for (int device = 0; device < shape_.devices; ++device)

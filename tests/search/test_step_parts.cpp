@@ -112,6 +112,32 @@ void expect_parts(const StepParts& parts, Ns step_time, const std::string& name)
     EXPECT_NEAR(static_cast<double>(parts[StepPart::Other]) / static_cast<double>(passes), 0.0368, 1e-5) << name;
 }
 
+// DeepSeek-V3 as its report trains it (arXiv 2412.19437, sections 3.2 and 4.2): 16 stages, experts on 64 ranks, NVLink
+// and an adapter of 400 Gbit/s for each GPU. Its messages take about as long as its computing, and DualPipe hides them.
+constexpr const char* kDualPipe = R"(
+workload: {model: deepseek-v3, sequence_length: 4096}
+cluster: {hosts: 256, devices_per_host: 8, device: h100-sxm-80, memory: inf, between: {link: ndr400, adapters: 8}}
+parallel: {pipeline: 16, expert: 64, zero: 1}
+pipeline: {schedule: dualpipe, mini_batch: 15360, micro_batch_size: 1}
+training: {precision: bf16, optimizer: adamw}
+)";
+
+TEST(StepParts, CountMessagesThatPairsHide) {
+    const Predicted hidden = predicted(kDualPipe), sequential = predicted(kDualPipe, {"pipeline.pair_exposed=1"});
+    expect_parts(hidden.parts(), hidden.report.metrics.step_time, "hidden");
+    // The first rank has 2 (60 - 16 + 1) + 7 pairs for 120 micro-batches. If a pair hides all messages of its passes,
+    // 12.6 % of their time remains, by which they slow computing down.
+    const auto messages = [](const Predicted& made) { return static_cast<double>(made.parts()[StepPart::Experts]); };
+    EXPECT_GT(messages(sequential), 0.15 * static_cast<double>(sequential.report.metrics.step_time));
+    EXPECT_GT(messages(hidden), (1 - 97.0 / 120 * (1 - 0.126)) * messages(sequential));
+    EXPECT_LT(messages(hidden), 0.5 * messages(sequential));
+    EXPECT_LT(hidden.report.metrics.step_time, sequential.report.metrics.step_time);
+    EXPECT_FALSE(overlaps_pairs(sequential.job.costs));
+    expect_says(load(kDualPipe, {"pipeline.pair_exposed=1"}).yaml, {"pair_exposed: 1"});
+    // A constant of the file replaces the times of pairs.
+    EXPECT_FALSE(predicted(kDualPipe, {"pipeline.pair_exposed=0.5"}).job.costs.stage[3].pair.has_value());
+}
+
 constexpr const char* kSmallCluster = R"(
 workload: {model: llama-3.2-1b, sequence_length: 4096}
 cluster: {hosts: 2, devices_per_host: 4, device: h100-sxm-80, between: {link: ndr400, adapters: 4}}
