@@ -50,6 +50,21 @@ double tokens_of_experts(const Setup& setup) {
     return tokens * parallel.expert / (parallel.context * parallel.tensor);
 }
 
+void check_encoder(const Setup& setup, int parts) {
+    if (!setup.workload.encoder)
+        return;
+    const char* const key = "workload.encoder";
+    if (parts > 1)
+        setup.fail_at(key,
+                      fmt::format("schedule {} divides the head among all devices, and models with an encoder have one "
+                                  "head in this version",
+                                  setup.pipeline.schedule),
+                      "choose another schedule, such as 1f1b, or remove the key");
+    if (!setup.parallel.of_stages.empty())
+        setup.fail_at(key, "stages of a model with an encoder have the same degrees in this version",
+                      "write one degree for all stages, or remove the key");
+}
+
 TransformerJob job_on_one_make(const Setup& setup) {
     const ClusterConfig& cluster = setup.cluster;
     TransformerJob job;
@@ -69,6 +84,9 @@ TransformerJob job_on_one_make(const Setup& setup) {
     job.corrected = job.parts > 1 ? schedule_of(setup).corrected : 0;
     job.stage_of = setup.parallel.stage_of;
     job.lora = setup.workload.lora;
+    job.frozen = setup.workload.frozen;
+    job.encoder = setup.workload.encoder;
+    check_encoder(setup, job.parts);
     job.precision = setup.training.precision;
     job.optimizer = setup.training.optimizer;
     job.types = setup.training.types;
@@ -128,10 +146,14 @@ std::vector<std::vector<TransformerJob>> transformer_jobs_of(const Setup& setup)
 }
 
 double model_flops_per_sample(const Setup& setup, bool trains) {
-    constexpr double kForward = 1.0 / 3;  // the gradients of a product are two products
-    const int tokens = setup.workload.options.sequence_length;
-    return (trains ? 1 : kForward) * tokens *
-           model_flops_per_token(*setup.workload.transformer, tokens, !trains || !setup.workload.lora);
+    const WorkloadConfig& workload = setup.workload;
+    TransformerJob job;
+    job.model = *workload.transformer;
+    job.tokens = workload.options.sequence_length;
+    job.encoder = workload.encoder;
+    job.lora = workload.lora;
+    job.frozen = workload.frozen;
+    return model_flops_per_sequence(job, trains);
 }
 
 double peak_flops(const Setup& setup) {

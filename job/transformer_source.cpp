@@ -143,7 +143,7 @@ Model model_by_shapes(const Setup& setup) {
 // Gives every stage equally many blocks, as Megatron-LM does, with the embedding in the first and the head in the last.
 // Where that is not possible, both count as blocks. Else the first stages have one more.
 StageSplit split_by_blocks(const Setup& setup, const Model& model) {
-    const int parts = parts_of_ends(setup), blocks = setup.workload.transformer->layers;
+    const int parts = parts_of_ends(setup), blocks = setup.workload.all_blocks();
     const int stages = parts > 1 ? parts : setup.pipeline.stages;
     if (slots_of_stages(blocks, stages) < stages)
         setup.fail_at(setup.places.contains("pipeline.stages") ? "pipeline.stages" : "parallel.pipeline",
@@ -152,12 +152,32 @@ StageSplit split_by_blocks(const Setup& setup, const Model& model) {
                      : split_of_blocks(model.layers, even_blocks(blocks, stages));
 }
 
-// Layer 0 is the embedding, and block b is layer b + 1.
+namespace {
+
+// Returns the first layer of each block, which has the joint layers before the block, and the first layer after the
+// last block.
+std::vector<int> starts_of_transformer_blocks(const LayerGraph& graph) {
+    std::vector<int> starts;
+    int first = 0;  // of the next block
+    for (int number = 0; number < static_cast<int>(num_vertices(graph)); ++number) {
+        const std::optional<LayerPart>& part = graph[static_cast<std::size_t>(number)].part;
+        if (part == LayerPart::Block)
+            starts.push_back(first);
+        if (part != LayerPart::Joint && (part == LayerPart::Block || starts.empty()))
+            first = number + 1;
+    }
+    starts.push_back(first);
+    return starts;
+}
+
+}  // namespace
+
 StageSplit split_of_blocks(const LayerGraph& graph, const std::vector<int>& blocks) {
+    const std::vector<int> starts_of = starts_of_transformer_blocks(graph);
     std::vector<int> starts = {0};
-    for (std::size_t stage = 0, next = 1; stage + 1 < blocks.size(); ++stage) {
+    for (std::size_t stage = 0, next = 0; stage + 1 < blocks.size(); ++stage) {
         next += static_cast<std::size_t>(blocks[stage]);
-        starts.push_back(static_cast<int>(next));
+        starts.push_back(starts_of[next]);
     }
     return split_at_layers(graph, starts);
 }
@@ -204,8 +224,12 @@ void add_groups(Costs& costs, const Setup& setup, const StageSplit& split, const
     const std::vector<std::vector<TransformerJob>> jobs = transformer_jobs_of(setup);
     const int samples = setup.pipeline.micro_batch_size;
     add_replicas(costs, jobs, split, samples);
+    if (shape.slices > 1 && setup.workload.encoder)
+        setup.fail_at("workload.encoder",
+                      "sequences of a model with an encoder are not cut into slices in this version",
+                      "write slices: 1, or remove the key");
     if (shape.slices > 1)
-        cut_in_slices(costs, jobs, makes_of_stages(costs, shape), split, samples,
+        cut_in_slices(costs, jobs, makes_of_stages(costs, setup, shape), split, samples,
                       slice_ends_by_shapes(setup, shape.slices));
     add_pairs(costs, setup, jobs, split, shape);
     costs.joined_sums.assign(shape.joined.empty() ? 0 : static_cast<std::size_t>(shape.stages), 0);

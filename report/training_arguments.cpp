@@ -53,6 +53,13 @@ std::optional<Refusal> refused_by_all(std::string_view title, const Setup& setup
     if (setup.workload.lora)
         return Refusal{"workload.lora", fmt::format("arguments for adapters of {} are not in this version", title),
                        "remove the key"};
+    if (setup.workload.encoder)
+        return Refusal{"workload.encoder", fmt::format("arguments for encoders of {} are not in this version", title),
+                       "remove the key"};
+    if (!setup.workload.frozen.empty() && setup.workload.transformer)
+        return Refusal{"workload.frozen",
+                       fmt::format("arguments for frozen layers of {} are not in this version", title),
+                       "remove the key"};
     if (!setup.parallel.of_stages.empty())
         return Refusal{"parallel", fmt::format("{} has one degree for all stages, and the stages differ", title),
                        "write one degree for all stages"};

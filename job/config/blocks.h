@@ -144,6 +144,13 @@ std::string print_frozen(const Config& config);
 void read_lora(const KeyDomain& domain, const Yaml& at, Config& config, KeyReading& reading);
 std::string print_lora(const Config& config);
 std::string lora_schema();
+void read_encoder(const KeyDomain& domain, const Yaml& at, Config& config, KeyReading& reading);
+std::string print_encoder(const Config& config);
+std::string encoder_schema();
+// Note mistakes of workload.encoder, and of what workload.frozen and workload.lora leave of a transformer. `at` is the
+// block.
+void check_encoder_of(const Yaml& at, Config& config);
+void check_trained_layers(const Yaml& at, const WorkloadConfig& workload);
 // Reads a list of stages. Returns them ascending, each once.
 std::vector<int> read_stages(const Yaml& list, int stages);
 // Reads pipeline.recompute once the number of stages is known.

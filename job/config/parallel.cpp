@@ -288,12 +288,16 @@ void check_modules(const Yaml& at, ModuleSet set, const Transformer& model) {
 void check_degrees(const Yaml& at, const Parallel& parallel, const Config& config) {
     const Transformer& model = *config.workload.transformer;
     check_modules(at["recompute"], parallel.recompute, model);
-    const std::int64_t heads = model.most_tensor_ranks();
+    const std::int64_t heads = config.workload.most_tensor_ranks();
     divides(at["tensor"], parallel.tensor, heads,
-            model.mamba && model.heads > 0 ? fmt::format("the heads of attention and of Mamba-2 of {}", model.name)
-                                           : fmt::format("the {} heads of {}", heads, model.name));
+            config.workload.encoder          ? fmt::format("the heads of {} and of its encoder", model.name)
+            : model.mamba && model.heads > 0 ? fmt::format("the heads of attention and of Mamba-2 of {}", model.name)
+                                             : fmt::format("the {} heads of {}", heads, model.name));
     if (parallel.context > 1 && model.mamba)
         at["context"].complain(fmt::format("{} has layers with Mamba-2, whose sequences are not divided", model.name),
+                               "remove the key");
+    if (parallel.context > 1 && config.workload.encoder)
+        at["context"].complain(fmt::format("{} has an encoder, and sequences with images are not divided", model.name),
                                "remove the key");
     if (parallel.context > 1)
         divides(at["context"], parallel.context, config.workload.options.sequence_length,

@@ -346,8 +346,8 @@ constexpr ConfigKey kWorkloadKeys[] = {
      {special("`[layer, …]`, for uniform `[stage, …]`", R"({"$ref": "#/$defs/names"})"), read_frozen, print_frozen},
      KeyShown::IfSet,
      "none",
-     "[layers that are not trained](schedules.md#frozen-layers): names of layers or blocks, `*` for any characters",
-     kNotOfTransformers},
+     "[layers that are not trained](schedules.md#frozen-layers): names of layers or blocks, `*` for any characters, of "
+     "transformers [parts](transformers.md#frozen-parts)"},
     {"mtp_layers", integer_key<kWorkload, &Workload::mtp_layers>(0, 16), KeyShown::IfSet,
      "`num_nextn_predict_layers` of the `config.json`, else 0",
      "[modules that predict a further token](transformers.md#further-tokens) each", kOfTransformers},
@@ -356,6 +356,13 @@ constexpr ConfigKey kWorkloadKeys[] = {
      KeyShown::IfSet,
      "none",
      "[adapters](clusters.md#adapters) of `targets`, by default `[qkv, proj, fc1, fc2]`. All else is frozen",
+     kOfTransformers},
+    {"encoder",
+     {special("`{images, tokens, …}`", "%", encoder_schema), read_encoder, print_encoder},
+     KeyShown::IfSet,
+     "none",
+     "an [encoder](transformers.md#encoders) of images or sounds before the decoder: that of the `config.json`, with "
+     "`images` of each sequence, or of the given shape",
      kOfTransformers},
     {"overlapped_forward_backward", if_given(times_key<&Uniform::pair>()), KeyShown::Always,
      "by `pipeline.pair_exposed`",
@@ -407,6 +414,9 @@ void finish_workload(const Yaml& at, Config& config, KeyReading&) {
         at["lora"].complain(
             fmt::format("{} has layers with Mamba-2, which have no adapters", workload.transformer->name),
             "remove the key");
+    check_encoder_of(at, config);
+    if (workload.transformer)
+        check_trained_layers(at, workload);
     check_tokens(at, workload, source);
     check_imbalance(at["imbalance"], workload.uniform);
     refuse_keys_of_others(at, config);

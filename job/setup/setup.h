@@ -20,6 +20,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -51,10 +52,18 @@ struct WorkloadConfig {
     std::vector<std::string> frozen;         // names of layers or blocks, with '*', whose parameters are not trained
     std::optional<Lora> lora;                // of a transformer
     std::optional<Transformer> transformer;  // a preset, or the model of a config.json
+    std::optional<Encoder> encoder = {};     // before the transformer
     std::optional<int> mtp_layers = {};      // Transformer::mtp (absent: what the model's config.json says)
     // search.profile_batch: samples that the times in the file `model` are for, if the file lacks them (0: not given)
     std::int64_t profile_batch = 0;
     std::string memory_profile = {};  // absolute path of the sizes of a profile of Galvatron (empty: next to the times)
+
+    // Return the blocks of a transformer and its encoder, and the greatest number of tensor ranks of both.
+    int all_blocks() const { return transformer->layers + (encoder ? encoder->blocks.layers : 0); }
+    int most_tensor_ranks() const {
+        const int ranks = transformer->most_tensor_ranks();
+        return encoder ? std::gcd(ranks, encoder->blocks.most_tensor_ranks()) : ranks;
+    }
 };
 
 struct DeviceConfig {

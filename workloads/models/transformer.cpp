@@ -36,7 +36,8 @@ std::int64_t weights_of_attention(const Transformer& model) {
     const std::int64_t width = model.head_width;
     const bool bias = model.bias || model.attention_bias;
     return weights_of_matrix(model.hidden, model.heads * width, bias) +
-           2 * weights_of_matrix(model.hidden, model.key_value_heads * width, bias) +
+           2 * weights_of_matrix(model.hidden, model.key_value_heads * width, bias) -
+           (bias && model.bare_keys ? model.key_value_heads * width : 0) +
            weights_of_matrix(model.heads * width, model.hidden, model.bias) + (model.normed_heads ? 2 * width : 0);
 }
 
@@ -94,7 +95,10 @@ LayerForm Transformer::form(int layer) const {
 
 int Transformer::most_tensor_ranks() const { return std::gcd(heads, mamba ? mamba->heads : heads); }
 
-TransformerParameters parameters_of(const Transformer& model) {
+namespace {
+
+// Without what the layers have together.
+TransformerParameters parameters_of_parts(const Transformer& model) {
     TransformerParameters parameters;
     const std::int64_t hidden = model.hidden, table = hidden * model.vocabulary;
     parameters.embedding = table + (model.position == PositionKind::Learned ? hidden * model.positions : 0);
@@ -108,6 +112,18 @@ TransformerParameters parameters_of(const Transformer& model) {
                             (experts.shared_width > 0 ? weights_of_mlp(model, experts.shared_width) : 0);
         parameters.routed = experts.count * weights_of_mlp(model, experts.width);
     }
+    return parameters;
+}
+
+}  // namespace
+
+std::int64_t active_parameters_of(const Transformer& model, const LayerForm& form) {
+    return weights_of_layer(model, form, parameters_of_parts(model)).active;
+}
+
+TransformerParameters parameters_of(const Transformer& model) {
+    TransformerParameters parameters = parameters_of_parts(model);
+    const std::int64_t hidden = model.hidden;
     Counted all{parameters.embedding + parameters.head, parameters.embedding + parameters.head};
     for (int layer = 0; layer < model.layers; ++layer)
         all += weights_of_layer(model, model.form(layer), parameters);

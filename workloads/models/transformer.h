@@ -68,7 +68,7 @@ struct Experts {
 };
 
 struct Transformer {
-    std::string name;
+    std::string name = {};
     int hidden = 0;
     int layers = 0;
     int heads = 0, key_value_heads = 0;
@@ -82,6 +82,8 @@ struct Transformer {
     bool bias = false;            // of all linear layers but the head
     bool attention_bias = false;  // of queries, keys and values, if `bias` is false
     bool normed_heads = false;    // queries and keys are normalised by head (QK norm)
+    bool bare_keys = false;       // keys have no bias (whisper)
+    bool causal = true;           // tokens attend to earlier tokens alone
     bool tied = false;            // the head shares the table of the embedding
     std::optional<LatentAttention> latent = {};
     std::optional<Experts> experts = {};
@@ -103,6 +105,8 @@ struct Transformer {
     bool operator==(const Transformer&) const = default;
 
     LayerForm form(int layer) const;
+    // Returns the pairs of a query and a key of `tokens` tokens that reach this many tokens back, or of their window.
+    double pairs(double tokens, double reach) const { return tokens * reach - (causal ? reach * reach / 2 : 0); }
     LayerForm form_of_mtp() const { return mtp_form.value_or(form(layers - 1)); }
     bool has_experts(int layer) const { return form(layer).feed == Feed::Experts; }
     bool has_window(int layer) const { return form(layer).mixer == Mixer::Window; }
@@ -124,6 +128,8 @@ struct TransformerParameters {
     std::int64_t active = 0;     // used for one token: `total` without the experts that the token does not take
 };
 TransformerParameters parameters_of(const Transformer& model);
+// Returns the parameters of a layer that a token uses, with the layer's norms.
+std::int64_t active_parameters_of(const Transformer& model, const LayerForm& form);
 
 // Returns the presets of this build (workloads/models/transformers.yaml), in the order of the file.
 const std::vector<Transformer>& transformer_presets();

@@ -84,7 +84,8 @@ Transformer read_transformer(std::string name, const Yaml& root) {
         root.complain("the file must hold the keys of a config.json", "write {\"hidden_size\": 4096, ...}");
         return model;
     }
-    const Yaml at = root["text_config"].is_map() ? root["text_config"] : root;
+    const Yaml text = first_of(root, {"text_config", "llm_config"});
+    const Yaml at = text.is_map() ? text : root;
     const Family& family = family_of(root, at);
     refuse_other_kinds(root, at, family);
     read_kinds(root, at, family, model);

@@ -42,8 +42,8 @@ std::vector<std::string> parts_not_counted(const Yaml& root, const Yaml& at, con
 // Bounds with which the parameters of a model stay far below 2^63.
 inline constexpr std::int64_t kMostHidden = 1 << 17, kMostWidth = 1 << 20, kMostHeads = 1 << 12,
                               kMostHeadWidth = 1 << 12, kMostExperts = 1 << 12, kMostTransformerLayers = 1 << 10,
-                              kMostWords = 1 << 24, kMostPositions = 1 << 30,
-                              kMostTransformerParameters = 1'000'000'000'000'000;
+                              kMostWords = 1 << 24, kMostPatch = 1 << 10, kMostImage = 1 << 15,
+                              kMostPositions = 1 << 30, kMostTransformerParameters = 1'000'000'000'000'000;
 
 using KeyNames = std::initializer_list<std::string_view>;
 

@@ -66,7 +66,7 @@ std::optional<LayerPart> part_by_name(const std::string& name) {
     return std::nullopt;
 }
 
-constexpr std::string_view kLetters = "EtmLL";  // by LayerPart, in the order of Megatron
+constexpr std::string_view kLetters = "EtmLL+";  // by LayerPart, in the order of Megatron. +: Joint
 
 char letter_of(LayerPart part) { return kLetters[static_cast<std::size_t>(part)]; }
 bool is_inner(char letter) { return letter == 't' || letter == 'm'; }  // of a block, or of a further token
@@ -96,7 +96,7 @@ std::string letters_of_layers(const LayerGraph& graph, bool decoder) {
             letters[i] = last == std::string::npos || i > last ? 'L' : 't';
     const auto in_order = [](char a, char b) { return kLetters.find(a) < kLetters.find(b); };
     std::string own = letters;
-    std::erase(own, ' ');
+    std::erase_if(own, [](char letter) { return letter == ' ' || letter == '+'; });
     return std::is_sorted(own.begin(), own.end(), in_order) ? letters : "";
 }
 
@@ -203,8 +203,12 @@ std::vector<int> block_starts(const LayerGraph& graph, const std::string& letter
     int after = 0;
     for (std::size_t i = 0; i < letters.size(); ++i)
         if (is_inner(letters[i])) {
-            if (!seen[block_of(graph[i].name)])
-                starts.push_back(static_cast<int>(i));
+            if (!seen[block_of(graph[i].name)]) {
+                std::size_t first = i;
+                while (first > 0 && letters[first - 1] == '+')
+                    --first;
+                starts.push_back(static_cast<int>(first));
+            }
             seen[block_of(graph[i].name)] = true;
             after = static_cast<int>(i) + 1;
         }

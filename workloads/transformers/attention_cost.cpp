@@ -76,7 +76,7 @@ void TransformerLayers::add_attention(Sum& sum, int window) const {
     const PassSeconds core = kernels_.attention(range_, sum.sequences, heads, key_width, value_width, window);
     sum.forward += core.forward;
     sum.backward += core.backward;
-    sum.attention += core.forward + core.backward;
+    sum.attention += core.forward + (sum.passes.goes_back ? core.backward : 0);
     sum.kernels += 4;
     // A slice appends its keys and values to a copy of the earlier ones, and its backward adds up all gradients of keys
     // and values that later slices left (Ascend/MindSpeed and thunlp/Seq1F1B, kv_sp_flash_func).
@@ -86,7 +86,7 @@ void TransformerLayers::add_attention(Sum& sum, int window) const {
     sum.save(kValue * rows * out, {});
     sum.keys_and_values += kValue * rows * keys_and_values;
     if (kernels_.input_bytes() < kValue &&
-        keeps_input_of(LoraTarget::Proj))  // attention keeps its output, the next product has a copy of its own
+        keeps_input_of(sum, LoraTarget::Proj))  // attention keeps its output, the next product has a copy of its own
         sum.save(kernels_.input_bytes() * rows * out, {});
     const bool unfused = parallel.program().attention == AttentionKernels::Unfused;
     const double queries = sum.sequences * heads * range_.count() / parallel.context, scores = queries * range_.end;

@@ -38,9 +38,9 @@ void TransformerLayers::add_norms(Sum& sum, const LayerForm& form) const {
     sum.backward += kernels_.moved(values * backward);
     sum.kernels += norms * kernels + (at_once ? 1 : parts);
     if (form.mixer != Mixer::None)  // outputs of the norms
-        sum.save(keeps_input_of(LoraTarget::Qkv) ? kValue * values : 0, kNorms);
+        sum.save(keeps_input_of(sum, LoraTarget::Qkv) ? kValue * values : 0, kNorms);
     if (form.feed != Feed::None)
-        sum.save(keeps_input_of(LoraTarget::Fc1) ? kValue * values : 0, kNorms);
+        sum.save(keeps_input_of(sum, LoraTarget::Fc1) ? kValue * values : 0, kNorms);
     sum.save(release.dropout ? values * parts : 0, {});  // masks
     sum.parameters.add_other((model.norm == NormKind::LayerNorm ? 2 : 1) * norms * hidden);
 }
@@ -113,7 +113,7 @@ void TransformerLayers::add_parts(Sum& sum, const LayerForm& form) const {
         (this->*add)(sum);
         save_output(false);
     }
-    freeze(sum, true);
+    freeze(sum);
     // Parts that all tensor ranks compute together. Routed experts have messages of their own.
     const bool has_dense = form.feed == Feed::Mlp || (form.feed == Feed::Experts && model.experts->shared_width > 0);
     const int parts = (form.mixer != Mixer::None ? 1 : 0) + (has_dense ? 1 : 0);
@@ -125,8 +125,9 @@ void TransformerLayers::add_parts(Sum& sum, const LayerForm& form) const {
         sum.repeat((sum.exposed_forward - before) / parts, form.feed == Feed::Mlp ? kDenseMlp : kSharedExperts);
 }
 
-TransformerLayerCost TransformerLayers::block(const LayerForm& form, int sequences, double share) const {
-    Sum sum = sum_of(sequences, share);
+TransformerLayerCost TransformerLayers::block(const LayerForm& form, int sequences, double share,
+                                              const Passes& passes) const {
+    Sum sum = sum_of(sequences, passes, share);
     add_parts(sum, form);
     return finished(sum);
 }

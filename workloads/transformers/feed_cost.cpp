@@ -39,7 +39,7 @@ void TransformerLayers::add_activation(Sum& sum, double values, ModuleSet module
     sum.backward += kernels_.moved(backward * values);
     sum.kernels += kernels;
     sum.save(!fuses && gated ? kValue * values : 0, modules);
-    sum.save(keeps_input_of(LoraTarget::Fc2) ? kernels_.input_bytes() * values : 0, modules);
+    sum.save(keeps_input_of(sum, LoraTarget::Fc2) ? kernels_.input_bytes() * values : 0, modules);
 }
 
 // `modules` make all of a dense MLP, or of shared experts.
@@ -106,7 +106,8 @@ void TransformerLayers::add_experts(Sum& sum) const {
     sum.kernels += kernels;
     sum.repeat(products.forward + sorting + kernels * kKernelEnds, kExperts);
     // What messages bring is saved by torchtitan, too.
-    sum.save((kValue + kernels_.input_bytes()) * received * hidden, set_of(BlockModule::Experts));
+    const double inputs = keeps_input_of(sum, LoraTarget::Fc1) ? kernels_.input_bytes() : 0;
+    sum.save((kValue + inputs) * received * hidden, set_of(BlockModule::Experts));
     const double sent = release.sends_once ? copies_to_domains(received) : received;
     const double messages =
         2 * collective_seconds(Collective::AllToAll, kValue * sent * hidden, {parallel.expert, 1}, job_.fabric);

@@ -141,7 +141,7 @@ PassSeconds KernelTimes::attention(const TokenRange& range, double sequences, do
     }
     const auto pairs_until = [&](double end) {  // of queries and keys: without a window the causal half
         const double reach = window > 0 ? std::min<double>(window, end) : end;
-        return end * reach - reach * reach / 2;
+        return job_.model.pairs(end, reach);
     };
     const double pairs = (pairs_until(range.end) - pairs_until(range.begin)) / job_.parallel.context;
     const double work = 2 * sequences * heads * pairs * (key_width + value_width);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 #include <utility>
 
 namespace pw {
@@ -44,13 +45,18 @@ double TransformerLayers::output_bytes(int sequences) const {
     return kValue * rows * job_.model.hidden / (parallel.sequence ? parallel.tensor : 1);
 }
 
-// The gradients of frozen matrices are not computed. With `adapters` the layer has adapters.
-void TransformerLayers::freeze(Sum& sum, bool adapters) const {
-    if (!job_.lora)
+// The backward of a matrix without gradients does not read the matrix's input.
+bool TransformerLayers::keeps_input_of(const Sum& sum, LoraTarget target) const {
+    return sum.passes.trained || (sum.passes.adapters && job_.lora->has(target));
+}
+
+// The gradients of frozen matrices are not computed.
+void TransformerLayers::freeze(Sum& sum) const {
+    if (sum.passes.trained)
         return;
     sum.products.weight = 0;
     sum.frozen = std::exchange(sum.parameters, {});
-    if (!adapters)
+    if (!sum.passes.adapters)
         return;
     const AdapterCost added = adapter_cost(job_, kernels_, sum.rows);
     sum.products += added.products;
@@ -67,14 +73,16 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum) const {
     TransformerLayerCost cost;
     cost.parameters = sum.parameters;
     cost.frozen = sum.frozen;
-    const double ends = sum.kernels * kKernelEnds, back = sum.goes_back ? 2 : 0;
+    const bool goes_back = sum.passes.goes_back;
+    const double ends = sum.kernels * kKernelEnds, back = goes_back ? 2 : 0;
+    const double input = goes_back ? sum.products.input : 0, others = goes_back ? sum.backward : 0;
     double forward = sum.products.forward + sum.forward + ends;
-    double backward = sum.products.input + sum.backward + back * ends;
+    double backward = input + others + back * ends;
     const double weight = sum.products.weight, computing = forward + backward + weight;
     cost.parts = sum.messages;
-    cost.parts.products = sum.products.forward + sum.products.input + weight;
+    cost.parts.products = sum.products.forward + input + weight;
     cost.parts.attention = sum.attention;
-    cost.parts.moved = sum.forward + sum.backward + (1 + back) * ends - sum.attention;
+    cost.parts.moved = sum.forward + others + (1 + back) * ends - sum.attention;
     forward = std::max(forward, sum.kernels * kLaunch);
     backward = std::max(backward, back * sum.kernels * kLaunch - weight);
     cost.parts.launches = forward + backward + weight - computing;
@@ -99,6 +107,7 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum) const {
         cost.saved = sum.saved + (1 - sum.share) * sum.dropped;
         cost.scratch += sum.dropped;
     }
+    cost.saved = goes_back ? cost.saved : 0;
     cost.parts.again = backward - once;
     const ParameterRanks sharers = parallel.sharing_ranks();
     const auto not_here = [&](const LayerParameters& all) {
@@ -116,12 +125,14 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum) const {
             collective_seconds(Collective::ReduceScatter, gradient, sum.parameters, sharers, job_.fabric);
         if (release.copies_gathered) {  // FSDP2 of PyTorch, sums are in fp32
             const double in_forward = kernels_.moved(2 * value * numbers);
-            const double in_backward = kernels_.moved(2 * value * numbers + (kValue + kFloat) * trained);
+            const double in_backward =
+                goes_back ? kernels_.moved(2 * value * numbers + (kValue + kFloat) * trained) : 0;
             forward += in_forward;
             backward += in_backward;
             cost.parts.moved += in_forward + in_backward;
         }
-        const double in_forward = exposed(gather, forward), in_backward = exposed(gather + scatter, backward + weight);
+        const double in_forward = exposed(gather, forward);
+        const double in_backward = goes_back ? exposed(gather + scatter, backward + weight) : 0;
         forward += in_forward;
         backward += in_backward;
         cost.parts.weights += in_forward + in_backward;
@@ -138,10 +149,11 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum) const {
     return cost;
 }
 
-TransformerLayers::Sum TransformerLayers::sum_of(int sequences, double share) const {
+TransformerLayers::Sum TransformerLayers::sum_of(int sequences, const Passes& passes, double share) const {
     Sum sum;
-    sum.share = share;
-    sum.recompute = share > 0 ? job_.parallel.recompute : ModuleSet{};
+    sum.passes = passes;
+    sum.share = passes.goes_back ? share : 0;
+    sum.recompute = sum.share > 0 ? job_.parallel.recompute : ModuleSet{};
     sum.sequences = sequences;
     sum.rows = rows_of(sequences);
     sum.divided = sum.rows / (job_.parallel.sequence ? job_.parallel.tensor : 1);
@@ -150,11 +162,11 @@ TransformerLayers::Sum TransformerLayers::sum_of(int sequences, double share) co
 
 // A module on another device than the embedding has a copy of the embedding's table, as in Megatron-Core. The
 // projection divides its outputs among the tensor ranks, which gather them.
-TransformerLayerCost TransformerLayers::mtp(int sequences) const {
+TransformerLayerCost TransformerLayers::mtp(int sequences, const Passes& passes) const {
     const Parallel& parallel = job_.parallel;
     const Transformer& model = job_.model;
     const double hidden = model.hidden, norm = model.norm == NormKind::LayerNorm ? 2 : 1;
-    Sum sum = sum_of(sequences, parallel.recomputed.share_of_further());
+    Sum sum = sum_of(sequences, passes, parallel.recomputed.share_of_further());
     add_lookup(sum);
     const double values = sum.divided * hidden;
     // Three norms, and the joining of two inputs, each read and written.
@@ -182,25 +194,23 @@ void TransformerLayers::add_lookup(Sum& sum) const {
     const double values = sum.rows * job_.model.hidden;
     sum.forward += kernels_.moved(4 * values);
     // The gradient of the table is written and added up for each micro-batch, whatever rows it has.
-    const bool is_trained = !job_.lora;
-    if (is_trained)
+    if (sum.passes.trained)
         sum.backward +=
             kernels_.moved(8 * values + (2 * kValue + 2 * static_cast<double>(job_.kept().gradient)) * table_of_rank());
     if (parallel.tensor > 1) {
         const double seconds = collective_seconds(parallel.sequence ? Collective::ReduceScatter : Collective::AllReduce,
                                                   kValue * values, {parallel.tensor, 1}, job_.fabric);
-        sum.expose(&PassParts::tensor, seconds, is_trained ? seconds : 0);
+        sum.expose(&PassParts::tensor, seconds, sum.passes.trained ? seconds : 0);
     }
     sum.kernels += 3;
 }
 
-TransformerLayerCost TransformerLayers::embedding(int sequences) const {
-    Sum sum = sum_of(sequences);
+TransformerLayerCost TransformerLayers::embedding(int sequences, const Passes& passes) const {
+    Sum sum = sum_of(sequences, passes);
     add_lookup(sum);
-    sum.goes_back = !job_.lora;
     const double positions = job_.model.position == PositionKind::Learned ? job_.model.positions : 0;
     sum.parameters.add_other(table_of_rank() + positions * job_.model.hidden / job_.parts);
-    freeze(sum, false);
+    freeze(sum);
     return finished(sum);
 }
 
@@ -213,27 +223,27 @@ double TransformerLayers::norm_parameters() const {
     return (job_.model.norm == NormKind::LayerNorm ? 2.0 : 1.0) * job_.model.hidden;
 }
 
-TransformerLayerCost TransformerLayers::final_norm(int sequences) const {
-    Sum sum = sum_of(sequences);
+TransformerLayerCost TransformerLayers::final_norm(int sequences, const Passes& passes) const {
+    Sum sum = sum_of(sequences, passes);
     const double values = sum.divided * job_.model.hidden;
     sum.forward = kernels_.moved(4 * values);
     sum.backward = kernels_.moved(6 * values);
     sum.kernels = 1;
     sum.saved = kValue * values;
     sum.parameters.add_other(norm_parameters());
-    freeze(sum, false);
+    freeze(sum);
     return finished(sum);
 }
 
 double TransformerLayers::table_of_rank() const { return vocabulary_part() * job_.model.hidden; }
 
 // The head also computes the losses of all modules that predict further tokens, each in a pass of its own.
-TransformerLayerCost TransformerLayers::head(int sequences) const {
+TransformerLayerCost TransformerLayers::head(int sequences, const Passes& own) const {
     const Parallel& parallel = job_.parallel;
     const ReleaseFacts release = parallel.program();
     const Transformer& model = job_.model;
     const double hidden = model.hidden, passes = 1 + model.mtp;
-    Sum sum = sum_of(sequences);
+    Sum sum = sum_of(sequences, own);
     const double columns = vocabulary_part();
     const bool has_norm = job_.parts == 1;
     const LinearSeconds product = kernels_.head(sum.rows, hidden, columns);
@@ -266,58 +276,101 @@ TransformerLayerCost TransformerLayers::head(int sequences) const {
     }
     const bool shares = model.tied && (parallel.pipeline == 1 || job_.parts > 1);
     sum.parameters.add_other((has_norm ? norm_parameters() : 0) + (shares ? 0 : columns * hidden));
-    freeze(sum, false);
+    freeze(sum);
     return finished(sum);
 }
 
-std::vector<TransformerLayerCost> TransformerLayers::all(int sequences) const {
-    const auto parts = static_cast<std::size_t>(job_.parts);
-    const std::vector<int> places = places_in_stages();
-    std::vector<TransformerLayerCost> costs(parts, embedding(sequences));
-    std::map<std::pair<LayerForm, double>, TransformerLayerCost> blocks;  // equal blocks are computed once
-    for (int layer = 0; layer < job_.model.layers; ++layer) {
-        const double share = job_.parallel.recomputed.share_at(places[static_cast<std::size_t>(layer)]);
-        const std::pair kind{job_.model.form(layer), share};
-        auto found = blocks.find(kind);
-        if (found == blocks.end())
-            found = blocks.emplace(kind, block(kind.first, sequences, share)).first;
-        costs.push_back(found->second);
+TransformerLayerCost TransformerLayers::cost_of(const ListedLayer& layer, int sequences, double share) const {
+    switch (layer.kind) {
+        case ListedLayer::Kind::Patches:
+            return patches(sequences, layer.passes);
+        case ListedLayer::Kind::EncoderBlock:
+            return encoder_block(job_.encoder->blocks.form(layer.number), sequences, share, layer.passes);
+        case ListedLayer::Kind::Projector:
+            return projector(sequences, layer.passes);
+        case ListedLayer::Kind::Embedding:
+            return embedding(sequences, layer.passes);
+        case ListedLayer::Kind::Block:
+            return block(job_.model.form(layer.number), sequences, share, layer.passes);
+        case ListedLayer::Kind::Mtp:
+            return mtp(sequences, layer.passes);
+        case ListedLayer::Kind::Norm:
+            return final_norm(sequences, layer.passes);
+        case ListedLayer::Kind::Head:
+            return head(sequences, layer.passes);
     }
-    join_groups(costs, places, output_bytes(sequences));
-    if (job_.model.mtp > 0)
-        costs.insert(costs.end(), static_cast<std::size_t>(job_.model.mtp), mtp(sequences));
-    if (parts > 1)
-        costs.push_back(final_norm(sequences));
-    costs.insert(costs.end(), parts, head(sequences));
+    return {};
+}
+
+double TransformerLayers::output_of(const ListedLayer& layer, int sequences) const {
+    switch (layer.kind) {
+        case ListedLayer::Kind::Patches:
+        case ListedLayer::Kind::EncoderBlock:
+            return encoder_bytes(sequences);
+        case ListedLayer::Kind::Projector:
+            return kValue * sequences * job_.encoder->tokens_of_decoder() * job_.model.hidden;
+        case ListedLayer::Kind::Mtp:
+            // The head also reads the outputs of the last block and of all modules before a module.
+            return (2 + layer.number) * output_bytes(sequences);
+        case ListedLayer::Kind::Head:
+            return 0;
+        default:
+            return output_bytes(sequences);
+    }
+}
+
+std::vector<TransformerLayerCost> TransformerLayers::all(int sequences) const {
+    const std::vector<ListedLayer> layers = listed_layers(job_);
+    const std::vector<int> places = places_in_stages(layers);
+    using Likeness = std::tuple<ListedLayer::Kind, LayerForm, double, LayerPasses>;
+    std::map<Likeness, TransformerLayerCost> known;  // equal layers are computed once
+    std::vector<TransformerLayerCost> costs;
+    for (std::size_t number = 0; number < layers.size(); ++number) {
+        const ListedLayer& layer = layers[number];
+        const double share = layer.is_block() ? job_.parallel.recomputed.share_at(places[number]) : 0;
+        const LayerForm form = layer.kind == ListedLayer::Kind::EncoderBlock ? job_.encoder->blocks.form(layer.number)
+                               : layer.kind == ListedLayer::Kind::Block      ? job_.model.form(layer.number)
+                                                                             : LayerForm{};
+        const Likeness likeness{layer.kind, form, share, layer.passes};
+        auto found = known.find(likeness);
+        if (found == known.end())
+            found = known.emplace(likeness, cost_of(layer, sequences, share)).first;
+        costs.push_back(found->second);
+        costs.back().made = output_of(layer, sequences);
+        costs.back().is_block = layer.is_block() || layer.kind == ListedLayer::Kind::Mtp;
+    }
+    join_groups(costs, places);
     return costs;
 }
 
-// Returns the place of each block among the blocks of its stage, or -1 if the stages are not known.
-std::vector<int> TransformerLayers::places_in_stages() const {
-    std::vector<int> places(static_cast<std::size_t>(job_.model.layers), -1);
-    const auto stage_of = [&](std::size_t block) {
-        return job_.stage_of[block + static_cast<std::size_t>(job_.parts)];
-    };
-    for (std::size_t block = 0; block < places.size() && !job_.stage_of.empty(); ++block)
-        places[block] = block > 0 && stage_of(block - 1) == stage_of(block) ? places[block - 1] + 1 : 0;
+// Returns for each block its place among the blocks of its stage and of its model, or -1 if the stages are not known.
+// -2: no block.
+std::vector<int> TransformerLayers::places_in_stages(const std::vector<ListedLayer>& layers) const {
+    std::vector<int> places;
+    for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+        if (!layers[layer].is_block() || job_.stage_of.empty()) {
+            places.push_back(layers[layer].is_block() ? -1 : -2);
+            continue;
+        }
+        const bool follows = layer > 0 && places[layer - 1] >= 0 && job_.stage_of[layer - 1] == job_.stage_of[layer];
+        places.push_back(follows ? places[layer - 1] + 1 : 0);
+    }
     return places;
 }
 
 // The backward of a group first repeats its forward. It then has all that the blocks of the group keep, their inputs
-// but the first, and a gradient between two blocks.
-void TransformerLayers::join_groups(std::vector<TransformerLayerCost>& costs, const std::vector<int>& places,
-                                    double output) const {
+// but the first, and a gradient between two blocks. Blocks that only run forwards are of no group.
+void TransformerLayers::join_groups(std::vector<TransformerLayerCost>& costs, const std::vector<int>& places) const {
     const int most = job_.parallel.recomputed.group();
-    const auto first = static_cast<std::size_t>(job_.parts);
     for (std::size_t begin = 0, end = 0; begin < places.size(); begin = end) {
         double scratch = 0;
-        for (end = begin; end < places.size() && (end == begin || places[end] % most > 0); ++end)
-            scratch += costs[first + end].scratch;
+        for (end = begin; end < places.size() && (end == begin || (places[end] > 0 && places[end] % most > 0)); ++end)
+            scratch += costs[end].scratch;
         if (most == 1 || places[begin] < 0 || end == begin + 1)
             continue;
         for (std::size_t block = begin; block < end; ++block) {
-            costs[first + block].scratch = scratch + static_cast<double>(end - begin) * output;
-            costs[first + block].saves_output = block + 1 == end;
+            costs[block].scratch = scratch + static_cast<double>(end - begin) * costs[block].made;
+            costs[block].saves_output = block + 1 == end;
         }
     }
 }

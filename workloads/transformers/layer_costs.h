@@ -2,6 +2,7 @@
 #pragma once
 
 #include "workloads/transformers/kernel_times.h"
+#include "workloads/transformers/layer_list.h"
 #include "workloads/transformers/pass_parts.h"
 
 #include <vector>
@@ -38,6 +39,8 @@ struct TransformerLayerCost {
     double gathered = 0;         // bytes of the layer's weights that ZeRO-3 gathers
     double keys_and_values = 0;  // bytes in `saved` that later slices of the sequences read
     ExpertSeconds expert_forward = {}, expert_backward = {};  // of the passes, without what a backward repeats
+    double made = 0;             // bytes of the layer's output
+    bool is_block = false;       // or a module of a further token
 };
 
 // For a micro-batch of `sequences` sequences, or for a slice of each sequence.
@@ -47,19 +50,27 @@ public:
         : TransformerLayers(job, {0, static_cast<double>(job.tokens)}) {}
     TransformerLayers(const TransformerJob& job, TokenRange range) : job_(job), range_(range), kernels_(job) {}
 
-    // Returns the costs of all layers in order: embedding, blocks, modules that predict further tokens, head. With
-    // TransformerJob::parts: the parts of the embedding, blocks, the final norm, the parts of the head.
+    // Returns the costs of all layers in the order of listed_layers().
     std::vector<TransformerLayerCost> all(int sequences) const;
     double output_bytes(int sequences) const;  // of the tensor between two blocks
 
 private:
-    TransformerLayerCost embedding(int sequences) const;
-    TransformerLayerCost block(const LayerForm& form, int sequences, double share) const;
-    std::vector<int> places_in_stages() const;
-    void join_groups(std::vector<TransformerLayerCost>& costs, const std::vector<int>& places, double output) const;
-    TransformerLayerCost mtp(int sequences) const;   // a module that predicts a further token, without its head
-    TransformerLayerCost head(int sequences) const;  // final norm (unless divided), product with the vocabulary, loss
-    TransformerLayerCost final_norm(int sequences) const;
+    using Passes = LayerPasses;
+    TransformerLayerCost patches(int sequences, const Passes& passes) const;
+    TransformerLayerCost encoder_block(const LayerForm& form, int sequences, double share, const Passes& passes) const;
+    TransformerLayerCost projector(int sequences, const Passes& passes) const;
+    TransformerLayerCost embedding(int sequences, const Passes& passes) const;
+    TransformerLayerCost block(const LayerForm& form, int sequences, double share, const Passes& passes) const;
+    // A module that predicts a further token, without its head.
+    TransformerLayerCost mtp(int sequences, const Passes& passes) const;
+    // Final norm (unless divided), product with the vocabulary, loss.
+    TransformerLayerCost head(int sequences, const Passes& own) const;
+    TransformerLayerCost final_norm(int sequences, const Passes& passes) const;
+    TransformerLayerCost cost_of(const ListedLayer& layer, int sequences, double share) const;
+    double output_of(const ListedLayer& layer, int sequences) const;
+    double encoder_bytes(int sequences) const;  // of the tensor between two blocks of the encoder
+    std::vector<int> places_in_stages(const std::vector<ListedLayer>& layers) const;
+    void join_groups(std::vector<TransformerLayerCost>& costs, const std::vector<int>& places) const;
 
     struct Sum;
     using AddPart = void (TransformerLayers::*)(Sum& sum) const;
@@ -69,7 +80,7 @@ private:
     struct AttentionShape {
         double heads, key_width, value_width, keys_and_values = 0;
     };
-    Sum sum_of(int sequences, double share = 0) const;  // `share` of the layer recomputes
+    Sum sum_of(int sequences, const Passes& passes, double share = 0) const;  // `share` of the layer recomputes
     void add_parts(Sum& sum, const LayerForm& form) const;
     void add_full_attention(Sum& sum) const { add_attention(sum, 0); }
     void add_windowed_attention(Sum& sum) const { add_attention(sum, job_.model.window); }
@@ -83,8 +94,8 @@ private:
     void add_norms(Sum& sum, const LayerForm& form) const;
     void add_tensor_messages(Sum& sum, double parts, const LinearSeconds& products) const;
     void add_lookup(Sum& sum) const;
-    void freeze(Sum& sum, bool adapters) const;
-    bool keeps_input_of(LoraTarget target) const { return !job_.lora || job_.lora->has(target); }
+    void freeze(Sum& sum) const;
+    bool keeps_input_of(const Sum& sum, LoraTarget target) const;
     TransformerLayerCost finished(const Sum& sum) const;
     double exposed(double messages, double computing) const;
     double vocabulary_part() const;

@@ -42,7 +42,7 @@ struct TransformerLayers::Sum {
     int matrices = 0;               // products so far, without routers and routed experts
     ModuleSet output = {};          // kOperators if they make the output of the part that was added last
     LayerParameters parameters, frozen;
-    bool goes_back = true;  // whether the layer has a backward
+    LayerPasses passes = {};
 
     // Adds bytes that the backward reads, which these modules make.
     void save(double bytes, ModuleSet modules) { (overlap(modules, recompute) ? dropped : saved) += bytes; }
@@ -53,6 +53,7 @@ struct TransformerLayers::Sum {
 
     // Adds by how much messages of a kind make the passes longer.
     void expose(double PassParts::*kind, double in_forward, double in_backward) {
+        in_backward = passes.goes_back ? in_backward : 0;
         exposed_forward += in_forward;
         exposed_backward += in_backward;
         messages.*kind += in_forward + in_backward;

@@ -4,6 +4,7 @@
 #include "workloads/cluster/collectives.h"
 #include "workloads/cluster/device_kinds.h"
 #include "workloads/costs/products.h"
+#include "workloads/models/encoder.h"
 #include "workloads/models/kept_bytes.h"
 #include "workloads/models/lora.h"
 #include "workloads/models/optimizer.h"
@@ -15,6 +16,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace pw {
@@ -89,8 +91,10 @@ struct TransformerJob {
     // Into how many parts embedding and head are divided, a part for each device of the pipeline.
     int parts = 1;
     double corrected = 0;  // of a part of the head: bytes per logit that its backward moves more than a whole head's
-    std::vector<int> stage_of = {};  // by layer, if `parallel.recomputed` depends on places. Empty: not known
-    std::optional<Lora> lora = {};   // absent: all parameters are trained
+    std::vector<int> stage_of = {};        // by layer, if `parallel.recomputed` depends on places. Empty: not known
+    std::optional<Lora> lora = {};         // absent: all parameters are trained but those of `frozen`
+    std::vector<std::string> frozen = {};  // layers that are not trained (workload.frozen)
+    std::optional<Encoder> encoder = {};   // before `model`
     Precision precision = Precision::Bf16;
     OptimizerKind optimizer = OptimizerKind::Sgd;
     KeptTypes types = {};

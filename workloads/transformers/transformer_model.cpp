@@ -46,7 +46,7 @@ HeldOf<double> held_by(const LayerParameters& parameters, const TransformerJob& 
 }
 
 void add_layer(ProfiledModel& to, const std::string& name, const std::vector<int>& inputs,
-               const TransformerLayerCost& cost, double made, const TransformerJob& job, int samples) {
+               const TransformerLayerCost& cost, const TransformerJob& job, int samples) {
     const int number = static_cast<int>(num_vertices(to.model.layers));
     PassTimes times;
     times.forward = nanoseconds(cost.forward);
@@ -56,12 +56,12 @@ void add_layer(ProfiledModel& to, const std::string& name, const std::vector<int
     LayerBytes bytes;
     bytes.weights = whole_bytes(held_by(cost.parameters, job).weights);
     bytes.frozen = whole_bytes(held_by(cost.frozen, job).weights);
-    bytes.output = whole_bytes(cost.saves_output ? made : 0);
+    bytes.output = whole_bytes(cost.saves_output ? cost.made : 0);
     // B of a part of the head, or its W, begins with the probabilities that the sum over all parts gives.
-    (made == 0 && job.parts > 1 ? bytes.kept_until_weight : bytes.saved_until_input) = whole_bytes(cost.saved);
+    (cost.made == 0 && job.parts > 1 ? bytes.kept_until_weight : bytes.saved_until_input) = whole_bytes(cost.saved);
     bytes.scratch = whole_bytes(cost.scratch + 2 * cost.gathered);
     add_profiled_layer(to, name, inputs, {{samples, times}}, bytes, samples);
-    to.model.layers[number].frozen = job.lora && bytes.weights == 0;
+    to.model.layers[number].frozen = bytes.weights == 0 && bytes.frozen > 0;
 }
 
 // What the layers of a stage have in common at the end of a step.
@@ -71,8 +71,7 @@ struct StepEnd {
     double blocks = 0;
 };
 
-std::vector<StepEnd> ends_of(const std::vector<TransformerLayerCost>& layers, const StageSplit& split,
-                             const TransformerJob& job) {
+std::vector<StepEnd> ends_of(const std::vector<TransformerLayerCost>& layers, const StageSplit& split) {
     std::vector<StepEnd> ends;
     for (const std::vector<int>& stage : split.layers) {
         StepEnd& end = ends.emplace_back();
@@ -82,7 +81,7 @@ std::vector<StepEnd> ends_of(const std::vector<TransformerLayerCost>& layers, co
             end.parameters.experts += cost.parameters.experts;
             end.parameters.other += cost.parameters.other;
             end.passes += cost.parts;
-            end.blocks += layer >= job.parts && layer < job.parts + job.model.layers + job.model.mtp ? 1 : 0;
+            end.blocks += cost.is_block && cost.parameters.dense > 0 ? 1 : 0;
         }
     }
     return ends;
@@ -137,33 +136,22 @@ StageParts parts_of_end(const StepEnd& end, const StageCost& passes, const Trans
 }  // namespace
 
 ProfiledModel transformer_model(const TransformerJob& job, int samples) {
-    const TransformerLayers layers(job);
-    const double output = layers.output_bytes(samples);
     ProfiledModel result = empty_profiled_model(job.model.name);
     result.model.name = result.profile.model = job.model.name;
     result.profile.backend = "shapes";
-    const std::vector<TransformerLayerCost> costs = layers.all(samples);
-    const auto add = [&](const std::string& name, const std::vector<int>& inputs, double made, LayerPart part) {
-        const std::size_t number = num_vertices(result.model.layers);
-        add_layer(result, name, inputs, costs[number], made, job, samples);
-        result.model.layers[number].part = part;
-        return static_cast<int>(number);
-    };
-    const auto add_parts = [&](const std::string& name, const std::vector<int>& inputs, double made, LayerPart part) {
-        std::vector<int> numbers;
-        for (int each = 0; each < job.parts; ++each)
-            numbers.push_back(add(job.parts > 1 ? fmt::format("{}.{}", name, each) : name, inputs, made, part));
-        return numbers;
-    };
-    std::vector<int> read = add_parts("embedding", {}, output, LayerPart::Embedding);
-    for (int layer = 0; layer < job.model.layers; ++layer)
-        read = {add(fmt::format("block.{}", layer), read, output, LayerPart::Block)};
-    // The head also reads the outputs of the last block and of all modules before a module.
-    for (int module = 0; module < job.model.mtp; ++module)
-        read = {add(fmt::format("mtp.{}", module), read, (2 + module) * output, LayerPart::Mtp)};
-    if (job.parts > 1)
-        read = {add("norm", read, output, LayerPart::Head)};
-    add_parts("head", read, 0, LayerPart::Head);
+    const std::vector<TransformerLayerCost> costs = TransformerLayers(job).all(samples);
+    const std::vector<ListedLayer> layers = listed_layers(job);
+    // A layer reads the layer before it, or all parts of the embedding. Parts read the same.
+    std::vector<int> read, made;
+    for (std::size_t number = 0; number < layers.size(); ++number) {
+        const bool is_part =
+            number > 0 && job.parts > 1 && layers[number].kind == layers[number - 1].kind && !layers[number].is_block();
+        if (!is_part)
+            read = std::exchange(made, {});
+        add_layer(result, layers[number].name, read, costs[number], job, samples);
+        result.model.layers[number].part = layers[number].part;
+        made.push_back(static_cast<int>(number));
+    }
     set_frozen(result.model.layers, {});
     result.profile.data[samples] = {};
     result.profile.data_bytes[samples] = 0;
@@ -197,8 +185,7 @@ StageBytes::Training training_of(const StepEnd& end, const TransformerJob& job) 
 // Adds the replicas to the costs on a make. `sizes` are the sizes of the stages on this make.
 void add_replicas_on(MakeCosts& costs, std::vector<StageBytes>& sizes, const std::vector<TransformerJob>& together,
                      const StageSplit& split, int samples) {
-    const std::vector<StepEnd> ends =
-        ends_of(TransformerLayers(together.front()).all(samples), split, together.front());
+    const std::vector<StepEnd> ends = ends_of(TransformerLayers(together.front()).all(samples), split);
     for (std::size_t stage = 0; stage < ends.size(); ++stage) {
         sizes[stage].training = training_of(ends[stage], together.front());
         StageCost& cost = costs.stage[stage];
@@ -316,7 +303,7 @@ void cut_in_slices(Costs& costs, const std::vector<std::vector<TransformerJob>>&
 
 std::vector<StageParts> stage_parts(const TransformerJob& job, const StageSplit& split,
                                     const std::vector<StageCost>& passes, int samples, const SliceEnds& ends) {
-    const std::vector<StepEnd> step_ends = ends_of(TransformerLayers(job).all(samples), split, job);
+    const std::vector<StepEnd> step_ends = ends_of(TransformerLayers(job).all(samples), split);
     std::vector<StageParts> parts;
     for (std::size_t stage = 0; stage < step_ends.size(); ++stage)
         parts.push_back(parts_of_end(step_ends[stage], passes[stage], job));
@@ -327,7 +314,7 @@ std::vector<StageParts> stage_parts(const TransformerJob& job, const StageSplit&
     double begin = 0;
     for (const double end : ends) {
         const auto slice =
-            ends_of(TransformerLayers(job, {begin * job.tokens, end * job.tokens}).all(samples), split, job);
+            ends_of(TransformerLayers(job, {begin * job.tokens, end * job.tokens}).all(samples), split);
         for (std::size_t stage = 0; stage < parts.size(); ++stage)
             parts[stage].passes += slice[stage].passes;
         begin = end;
@@ -412,32 +399,6 @@ ClusterFacts pipeline_cluster(const RankLinks& links) {
         facts.shared.push_back(std::move(of_stages));
     }
     return facts;
-}
-
-double model_flops_per_token(const Transformer& model, int tokens, bool weight_gradients) {
-    const TransformerParameters parameters = parameters_of(model);
-    const double positions = model.position == PositionKind::Learned ? 1.0 * model.positions * model.hidden : 0;
-    // The table of tokens is looked up, and the head multiplies with a matrix of its size, once more for each module
-    // that predicts a further token.
-    const double table = 1.0 * model.vocabulary * model.hidden;
-    const double multiplied =
-        static_cast<double>(parameters.active) - positions - (model.tied ? 0 : table) + model.mtp * table;
-    const double widths = model.latent
-                              ? model.latent->plain_width + model.latent->rotary_width + model.latent->value_width
-                              : 2.0 * model.head_width;
-    double pairs = 0, scans = 0;  // pairs of queries and keys per token, over the layers
-    const auto add = [&](Mixer mixer) {
-        const double reach = mixer == Mixer::Window ? std::min(model.window, tokens) : tokens;
-        if (mixer == Mixer::Mamba)
-            scans += model.mamba->scan_flops();
-        else if (mixer != Mixer::None)
-            pairs += reach - reach * reach / (2.0 * tokens);
-    };
-    for (int layer = 0; layer < model.layers; ++layer)
-        add(model.form(layer).mixer);
-    for (int module = 0; module < model.mtp; ++module)
-        add(model.form_of_mtp().mixer);
-    return (weight_gradients ? 6 : 4) * multiplied + 6 * pairs * model.heads * widths + 3 * scans;
 }
 
 }  // namespace pw

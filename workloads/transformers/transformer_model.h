@@ -12,9 +12,9 @@
 
 namespace pw {
 
-// Layers `embedding`, `block.0`, .., `mtp.0`, .., `head`, for micro-batches of `samples` sequences. `head` has the
-// losses. With TransformerJob::parts: `embedding.0`, .., which `block.0` reads, blocks, `norm`, and `head.0`, .., which
-// read `norm`.
+// The layers of listed_layers() for micro-batches of `samples` sequences. Each reads the layer before it, with
+// TransformerJob::parts `block.0` reads all parts of the embedding, and all parts of the head read `norm`. `head` has
+// the losses. Throws Error (BadInput) if no layer is trained.
 ProfiledModel transformer_model(const TransformerJob& job, int samples);
 
 // Returns the seconds in which the devices that divide the head sum the maximum and the sum of each token's logits, in
@@ -63,9 +63,11 @@ struct RankLinks {
 };
 ClusterFacts pipeline_cluster(const RankLinks& links);
 
-// FLOPs of the model for one token, forward and backward, by the products of its matrices, half of the scores of
-// attention, and Mamba::scan_flops(). Recomputation does not count, nor do gradients of frozen matrices and adapters
-// (`weight_gradients` false).
-double model_flops_per_token(const Transformer& model, int tokens, bool weight_gradients = true);
+// FLOPs of the model and its encoder for one sequence, forward and backward unless `trains` is false, by the products
+// of matrices, the pairs of attention (half of all where it is causal), and Mamba::scan_flops(). Recomputation does not
+// count, nor do adapters and gradients that frozen layers leave out.
+double model_flops_per_sequence(const TransformerJob& job, bool trains = true);
+// The same for a token of a model that is trained as a whole.
+double model_flops_per_token(const Transformer& model, int tokens);
 
 }  // namespace pw
