@@ -65,7 +65,7 @@ Shape shape_of(const OrderKey& key) {
 
 // Returns the facts of a choice's orders. Null if the schedule refuses the shape.
 std::unique_ptr<const OrderFacts> facts_of(const SearchSetup& setup, const OrderKey& key) {
-    const OrderCopies copies{{first_stages(std::get<4>(key)), std::get<5>(key)}, setup.transfer.copies};
+    const OrderCopies copies{{first_stages(std::get<5>(key)), std::get<6>(key)}, setup.transfer.copies};
     return order_facts(searched_schedule(setup, std::get<0>(key)), shape_of(key), setup.pipeline.options, copies);
 }
 
