@@ -29,8 +29,8 @@ namespace pw {
 
 namespace {
 
-// Schedule, devices, stages, micro-batches, slices, and what is offloaded: plans that agree in all of them have the same
-// orders.
+// Schedule, devices, stages, micro-batches, slices, and what is offloaded: plans that agree in all of them have the
+// same orders.
 using OrderKey = std::tuple<std::string, int, int, int, int, int, int>;
 
 OrderKey order_key(const PlanChoice& choice) {

@@ -19,8 +19,8 @@ struct OrderFacts {
     Shape shape;  // placed
     BackwardForm form = BackwardForm::Whole;
     bool pairs = false;  // whether some tasks overlap
-    // The activations that a device holds at once, when they are most, and the copies of a step: for each stage, a row for
-    // each slice of a micro-batch.
+    // The activations that a device holds at once, when they are most, and the copies of a step: for each stage, a row
+    // for each slice of a micro-batch.
     struct Held {
         int stage, slice = 0;
         int until_input = 0, until_weight = 0;  // micro-batches whose I, or W, is to come

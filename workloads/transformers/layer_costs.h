@@ -39,8 +39,8 @@ struct TransformerLayerCost {
     double gathered = 0;         // bytes of the layer's weights that ZeRO-3 gathers
     double keys_and_values = 0;  // bytes in `saved` that later slices of the sequences read
     ExpertSeconds expert_forward = {}, expert_backward = {};  // of the passes, without what a backward repeats
-    double made = 0;             // bytes of the layer's output
-    bool is_block = false;       // or a module of a further token
+    double made = 0;                                          // bytes of the layer's output
+    bool is_block = false;                                    // or a module of a further token
 };
 
 // For a micro-batch of `sequences` sequences, or for a slice of each sequence.

@@ -313,8 +313,7 @@ std::vector<StageParts> stage_parts(const TransformerJob& job, const StageSplit&
         stage.passes = {};
     double begin = 0;
     for (const double end : ends) {
-        const auto slice =
-            ends_of(TransformerLayers(job, {begin * job.tokens, end * job.tokens}).all(samples), split);
+        const auto slice = ends_of(TransformerLayers(job, {begin * job.tokens, end * job.tokens}).all(samples), split);
         for (std::size_t stage = 0; stage < parts.size(); ++stage)
             parts[stage].passes += slice[stage].passes;
         begin = end;
