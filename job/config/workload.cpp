@@ -361,8 +361,9 @@ constexpr ConfigKey kWorkloadKeys[] = {
      {special("`{images, tokens, …}`", "%", encoder_schema), read_encoder, print_encoder},
      KeyShown::IfSet,
      "none",
-     "an [encoder](transformers.md#encoders) of images or sounds before the decoder: that of the `config.json`, with "
-     "`images` of each sequence, or of the given shape",
+     "an [encoder](transformers.md#encoders) of images or sounds before the decoder, with `images` in each sequence. "
+     "The "
+     "`config.json` has its shape, or these keys have",
      kOfTransformers},
     {"overlapped_forward_backward", if_given(times_key<&Uniform::pair>()), KeyShown::Always,
      "by `pipeline.pair_exposed`",

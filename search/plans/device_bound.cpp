@@ -261,7 +261,7 @@ private:
     }
 
     // Paths of stages hold for a stage that waits for all earlier stages. For the tasks of another stage paths of
-    // layers hold: the window begins earlier, and ends later, by what the former may be longer.
+    // layers hold. So the window begins earlier and ends later, by what paths of stages may be longer.
     static Ns time_in_any_order(const Window& window, const StageBounds& bounds, int stage, const Piece& piece) {
         const PlanBound& bound = bounds.plan();
         const PlanBound::PathCounts& tasks = window.paths[static_cast<std::size_t>(stage)];

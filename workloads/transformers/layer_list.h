@@ -9,7 +9,7 @@
 
 namespace pw {
 
-// What a layer computes in a backward. The rules are those of workloads/models/frozen_layers.h.
+// What a layer computes in a backward. workloads/models/frozen_layers.h has the rules.
 struct LayerPasses {
     bool trained = true;    // gradients of all parameters
     bool adapters = false;  // of adapters alone

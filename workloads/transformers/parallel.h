@@ -92,7 +92,7 @@ struct TransformerJob {
     int parts = 1;
     double corrected = 0;  // of a part of the head: bytes per logit that its backward moves more than a whole head's
     std::vector<int> stage_of = {};        // by layer, if `parallel.recomputed` depends on places. Empty: not known
-    std::optional<Lora> lora = {};         // absent: all parameters are trained but those of `frozen`
+    std::optional<Lora> lora = {};         // absent: all layers are trained that are not `frozen`
     std::vector<std::string> frozen = {};  // layers that are not trained (workload.frozen)
     std::optional<Encoder> encoder = {};   // before `model`
     Precision precision = Precision::Bf16;

@@ -45,8 +45,8 @@ struct StageParts {
     PassParts passes;
     double sums = 0, update = 0, gathers = 0;  // of gradients, of the optimizer, of weights
 };
-// Returns what add_replicas() and the layers' costs count, by stage. `passes` are the times of the stages' passes, and
-// `ends` those of the slices that micro-batches are cut into.
+// Returns what add_replicas() and the layers' costs count, by stage. `passes` are the times of the stages' passes.
+// `ends` are the ends of the slices of a micro-batch.
 std::vector<StageParts> stage_parts(const TransformerJob& job, const StageSplit& split,
                                     const std::vector<StageCost>& passes, int samples, const SliceEnds& ends = {1});
 
