@@ -132,8 +132,12 @@ std::vector<MicroBatchLength> read_lengths_file(const std::string& path);
 std::vector<MicroBatchLength> read_lengths(const Yaml& lengths, KeyReading& reading);
 std::string print_lengths(const std::vector<MicroBatchLength>& lengths);
 std::string lengths_schema();
-// Reads a list of names of layers, which must not be empty.
+// Read the name of a layer, and a list of such names. None may be empty.
+std::string read_layer_name(const Yaml& at);
 std::vector<std::string> read_layer_names(const Yaml& at);
+// Read and print pipeline.split.
+void read_split(const KeyDomain& domain, const Yaml& split, Config& config, KeyReading& reading);
+std::string print_split(const Config& config);
 // Read and print Recomputation::ahead: a number, or a word for by costs.
 int read_ahead(const KeyDomain& domain, const Yaml& at);
 std::string print_ahead(int ahead);
