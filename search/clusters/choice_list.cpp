@@ -3,6 +3,7 @@
 #include "job/plan.h"
 #include "job/slices.h"
 #include "job/transformer_job.h"
+#include "search/clusters/misfits.h"
 #include "search/plan_choice.h"
 
 #include <fmt/format.h>
@@ -19,141 +20,6 @@ namespace {
 
 constexpr int kMostUsualChunks = 8;
 constexpr int kMostUsualContext = 8, kLeastUsualTokens = 1024;  // of a device
-
-// Why a choice cannot be run, in the order in which it is checked.
-enum class Misfit : std::uint8_t { None, Heads, Sequence, Devices, ZeroGroup, Experts, Stages, Slices, MiniBatch };
-
-// What to say if all choices misfit, by what the last check of them found.
-struct MisfitRow {
-    Misfit misfit;
-    const char* key;
-    std::string (*fact)(const SearchSetup& setup);
-    const char* help;
-};
-
-constexpr MisfitRow kMisfits[] = {
-    {Misfit::Heads, "search.tensor",
-     [](const SearchSetup& setup) {
-         const Transformer& model = *setup.workload.transformer;
-         return fmt::format("no degree of tensor divides the {} heads of {}", model.most_tensor_ranks(), model.name);
-     },
-     "write divisors of the heads"},
-    {Misfit::Sequence, "search.context",
-     [](const SearchSetup& setup) {
-         return fmt::format("no degree of context divides the {} tokens of a sequence",
-                            setup.workload.options.sequence_length);
-     },
-     "write divisors of workload.sequence_length"},
-    {Misfit::Devices, "search",
-     [](const SearchSetup& setup) {
-         return fmt::format("no product of tensor, pipeline and context divides the {} devices of the cluster",
-                            setup.parallel.ranks->devices.size());
-     },
-     "list more degrees in search.tensor, search.pipeline or search.context, or leave one of these keys out"},
-    {Misfit::ZeroGroup, "search", [](const SearchSetup&) { return std::string("no choice fits parallel.zero_group"); },
-     "leave parallel.zero_group out"},
-    {Misfit::Experts, "search.expert",
-     [](const SearchSetup& setup) {
-         const Transformer& model = *setup.workload.transformer;
-         return model.experts ? fmt::format(
-                                    "no degree of expert divides the {} experts of {} and the devices of a "
-                                    "stage",
-                                    model.experts->count, model.name)
-                              : fmt::format("{} has no experts", model.name);
-     },
-     "list 1, or leave the key out"},
-    {Misfit::Stages, "search.chunks",
-     [](const SearchSetup& setup) {
-         return fmt::format(
-             "{} cannot place any of these numbers of stages on their devices, or the {} blocks do not "
-             "fill them",
-             fmt::join(searched_schedules(setup), ", "), setup.workload.transformer->layers);
-     },
-     "list other numbers of chunks, or schedules that take them (search.schedules; `pipewright list schedules` says "
-     "how many stages a device has)"},
-    {Misfit::Slices, "search.slices",
-     [](const SearchSetup& setup) {
-         return fmt::format("no number of slices cuts the {} tokens of a sequence",
-                            setup.workload.options.sequence_length);
-     },
-     "write divisors of workload.sequence_length, or search.slice_lengths: [time]"},
-    {Misfit::MiniBatch, "search.mini_batch",
-     [](const SearchSetup& setup) {
-         return fmt::format("{} sequences cannot be divided among the replicas in equal micro-batches",
-                            setup.search.mini_batch);
-     },
-     "write a multiple of the replicas, or list larger degrees or smaller search.micro_batch_sizes"}};
-
-// A looped schedule with one stage per device has the orders of another schedule, which can be named.
-bool takes_stages(const Schedule& schedule, const PlanChoice& choice) {
-    const bool is_looped = !schedule.one_stage.empty();
-    return schedule.placement.fits(choice.stages, choice.degrees.pipeline) && (choice.chunks() > 1 || !is_looped);
-}
-
-// Whether one device has each stage: then stages may have unlike degrees.
-bool has_one_holder(const Schedule& schedule, const PlanChoice& choice) {
-    Shape shape;
-    shape.devices = choice.degrees.pipeline;
-    shape.stages = choice.stages;
-    shape.microbatches = choice.micro_batches;
-    try {
-        shape = placed(schedule, std::move(shape));
-    } catch (const Error&) {
-        return false;
-    }
-    for (int stage = 0; stage < shape.stages; ++stage)
-        if (shape.devices_of(stage).size() != 1)
-            return false;
-    return true;
-}
-
-bool takes_sequence(const SearchSetup& setup, int tensor) {
-    const bool may_be_sequence = !setup.places.contains("parallel.sequence") || setup.parallel.degrees.sequence;
-    return tensor > 1 && may_be_sequence;
-}
-
-// Completes a choice whose degrees, schedule and size are set.
-Misfit complete_choice(const SearchSetup& setup, PlanChoice& choice) {
-    Parallel& degrees = choice.degrees;
-    const Transformer& model = *setup.workload.transformer;
-    std::vector<Parallel*> of_all{&degrees};
-    for (Parallel& of_device : choice.of_stages)
-        of_all.push_back(&of_device);
-    std::int64_t of_replica =
-        choice.of_stages.empty() ? std::int64_t{degrees.tensor} * degrees.context * degrees.pipeline : 0;
-    for (const Parallel& of_device : choice.of_stages)
-        of_replica += std::int64_t{of_device.tensor} * of_device.context;
-    for (const Parallel* of : of_all)
-        if (model.most_tensor_ranks() % of->tensor != 0)
-            return Misfit::Heads;
-    for (const Parallel* of : of_all)
-        if ((model.mamba && of->context > 1) || setup.workload.options.sequence_length % of->context != 0)
-            return Misfit::Sequence;
-    const auto devices = static_cast<std::int64_t>(setup.parallel.ranks->devices.size());
-    if (devices % of_replica != 0)
-        return Misfit::Devices;
-    for (Parallel* of : of_all) {
-        of->data = static_cast<int>(devices / of_replica);
-        of->sequence = takes_sequence(setup, of->tensor);
-        if (of->zero > 0 && of->zero_group > 0 && of->replicas() % of->zero_group != 0)
-            return Misfit::ZeroGroup;
-        if (of->expert > 1 &&
-            (!model.experts || model.experts->count % of->expert != 0 || of->holders() % of->expert != 0))
-            return Misfit::Experts;
-    }
-    if (slots_of_stages(model.layers, choice.stages) < choice.stages ||
-        !takes_stages(searched_schedule(setup, choice.schedule), choice))
-        return Misfit::Stages;
-    if (!can_cut(setup.workload.options.sequence_length, choice.slices, choice.slice_lengths))
-        return Misfit::Slices;
-    const std::int64_t each = std::int64_t{degrees.data} * choice.micro_batch_size;
-    if (setup.search.mini_batch % each != 0 || setup.search.mini_batch / each > kMostBatches)
-        return Misfit::MiniBatch;
-    choice.micro_batches = static_cast<int>(setup.search.mini_batch / each);
-    if (!choice.of_stages.empty() && !has_one_holder(searched_schedule(setup, choice.schedule), choice))
-        return Misfit::Stages;
-    return Misfit::None;
-}
 
 template <class Fits>
 std::vector<int> numbers_that(int most, Fits fits) {
@@ -387,10 +253,7 @@ private:
         }
     }
 
-    [[noreturn]] void refuse_all() const {
-        const MisfitRow& row = *std::ranges::find(kMisfits, worst_, &MisfitRow::misfit);
-        setup_.fail_at(row.key, row.fact(setup_), row.help);
-    }
+    [[noreturn]] void refuse_all() const { refuse_misfit(worst_, setup_); }
 
     const SearchSetup& setup_;
     DegreeLists lists_ = lists_of(setup_);
