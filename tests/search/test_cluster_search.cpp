@@ -3,10 +3,11 @@
 #include "report/plan_search.h"
 #include "report/report.h"
 #include "report/training_arguments.h"
-#include "search//clusters/choice_list.h"
+#include "search/clusters/choice_list.h"
 #include "search/clusters/cluster_bounds.h"
 #include "search/clusters/cluster_search.h"
 #include "search/plans/choice_list.h"
+#include "tests/search/cluster_spaces.h"
 #include "tests/search/small_cluster.h"
 #include "tests/support/config_text.h"
 #include "tests/support/refusal.h"
@@ -20,8 +21,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <optional>
-#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -46,31 +45,6 @@ training: {precision: bf16, optimizer: adamw}
 search: {mini_batch: 16, micro_batch_sizes: [1, 2], chunks: [1], schedules: [1f1b, gpipe, zb-h1],
          zero: [0, 1, 3], recompute: [none], pipeline: [1, 2, 4], unequal_blocks: false}
 )";
-
-// Slices of a number that does not divide the 4096 tokens exist only with equal times.
-constexpr const char* kSliced = R"(
-workload: {model: llama-3.2-1b, sequence_length: 4096}
-cluster: {hosts: 2, devices_per_host: 4, device: h100-sxm-80, memory: 12 GB, between: {link: ndr400, adapters: 4}}
-training: {precision: bf16, optimizer: adamw}
-search: {mini_batch: 16, micro_batch_sizes: [1, 2], chunks: [1], schedules: [1f1b, seq1f1b], slices: [2, 3, 8],
-         zero: [0, 1, 3], recompute: [none, full], context: [1, 2], unequal_blocks: false}
-)";
-
-// A schedule with the stages of each device, and how it cuts sequences.
-struct Ordered {
-    std::string schedule;
-    int chunks, slices = 1;
-    std::string lengths = "even";
-};
-
-// The values that the loop tries.
-struct Space {
-    std::string base;
-    int devices, mini_batch;
-    std::vector<int> tensor, pipeline, context, expert, sizes, zero;
-    std::vector<std::string> recompute;
-    std::vector<Ordered> schedules;
-};
 
 Space small_space() {
     return {kSmall,
@@ -104,127 +78,6 @@ Space space_of_hybrid() {
             {{"1f1b", 1}, {"gpipe", 1}, {"zb-h1", 1}}};
 }
 
-Space space_of_slices() {
-    Space space{kSliced, 8,      16,        {1, 2, 4},        {1, 2, 4, 8}, {1, 2},
-                {1},     {1, 2}, {0, 1, 3}, {"none", "full"}, {{"1f1b", 1}}};
-    for (const int slices : {2, 3, 8})
-        for (const char* lengths : {"even", "time"})
-            space.schedules.push_back({"seq1f1b", 1, slices, lengths});
-    return space;
-}
-
-// The keys of a plan, as the search and the loop both name it.
-struct Numbers {
-    int tensor, pipeline, context, expert, size, zero;
-    std::string recompute;
-    Ordered order;
-
-    std::string name() const {
-        return fmt::format("{} x {}, {} {}, {} {} {} {}, {}, {} {}", order.schedule, order.chunks, order.slices,
-                           order.lengths, tensor, pipeline, context, expert, size, zero, recompute);
-    }
-};
-
-struct Tried {
-    std::string name, degrees;
-    Ns step_time = 0;
-    Bytes reserved = 0;
-    bool fits = false;
-};
-
-// Returns the prediction of one config of the space; nothing if the config is a mistake.
-std::optional<Tried> tried(const Numbers& own, const Space& space) {
-    const std::vector<std::string> set = {
-        fmt::format("parallel={{tensor: {}, pipeline: {}, context: {}, expert: {}, zero: {}, recompute: {}}}",
-                    own.tensor, own.pipeline, own.context, own.expert, own.zero, own.recompute),
-        fmt::format("pipeline={{schedule: {}, stages: {}, mini_batch: {}, micro_batch_size: {}{}}}", own.order.schedule,
-                    own.pipeline * own.order.chunks, space.mini_batch, own.size,
-                    own.order.slices == 1
-                        ? ""
-                        : fmt::format(", slices: {}, slice_lengths: {}", own.order.slices, own.order.lengths))};
-    try {
-        Notices notices;
-        const Report report = predicted_report(make_job(load(space.base, set), notices), false);
-        return Tried{own.name(), fmt::format("{} {} {} {}", own.tensor, own.pipeline, own.context, own.expert),
-                     report.metrics.step_time, largest_reserved(report), fits(report)};
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), ExitCode::BadInput) << error.what();
-        return std::nullopt;
-    }
-}
-
-// Predicts every config of the space with these degrees of tensor and pipeline.
-void try_all(int tensor, int pipeline, const Space& space, std::vector<Tried>& all) {
-    for (const int context : space.context)
-        for (const int expert : space.expert)
-            for (const int size : space.sizes)
-                for (const int zero : space.zero)
-                    for (const std::string& recompute : space.recompute)
-                        for (const Ordered& order : space.schedules) {
-                            if (tensor * pipeline * context > space.devices)
-                                continue;
-                            if (pipeline * order.chunks > 16)  // blocks of the small model
-                                continue;
-                            const Numbers own{tensor, pipeline, context, expert, size, zero, recompute, order};
-                            if (const std::optional<Tried> one = tried(own, space))
-                                all.push_back(*one);
-                        }
-}
-
-// Predicts every config of the space, the fastest first.
-std::vector<Tried> every_plan(const Space& space) {
-    std::vector<Tried> all;
-    for (const int tensor : space.tensor)
-        for (const int pipeline : space.pipeline)
-            try_all(tensor, pipeline, space, all);
-    std::stable_sort(all.begin(), all.end(), [](const Tried& a, const Tried& b) { return a.step_time < b.step_time; });
-    return all;
-}
-
-std::string name_of_plan(const FoundPlan& plan) {
-    const Parallel& own = plan.choice.degrees;
-    return Numbers{own.tensor,
-                   own.pipeline,
-                   own.context,
-                   own.expert,
-                   plan.choice.micro_batch_size,
-                   own.zero,
-                   print_modules(own.recompute),
-                   {plan.choice.schedule, plan.choice.chunks(), plan.choice.slices,
-                    std::string(name_of(plan.choice.slice_lengths))}}
-        .name();
-}
-
-// The ten best degrees (PlanLimits::exact) have the best plans of the loop, and every plan has its own numbers.
-void expect_the_same(const Space& space) {
-    const SearchResult result = search_cluster(load(space.base));
-    std::vector<Tried> all = every_plan(space);
-    EXPECT_GT(all.size(), 100u);
-    const std::size_t tried = all.size();
-    std::erase_if(all, [](const Tried& plan) { return !plan.fits; });
-    EXPECT_LT(all.size(), tried);
-    ASSERT_FALSE(all.empty());
-    EXPECT_EQ(result.lower_bound, all.front().step_time);
-    std::vector<Ns> best;
-    std::set<std::string> seen;
-    for (const Tried& plan : all)
-        if (seen.insert(plan.degrees).second)
-            best.push_back(plan.step_time);
-    const std::vector<const FoundPlan*> found = best_by_degrees(result, 10);
-    ASSERT_EQ(found.size(), std::min<std::size_t>(10, best.size()));
-    for (std::size_t place = 0; place < found.size(); ++place)
-        EXPECT_EQ(found[place]->step_time, best[place]) << "place " << place;
-    for (const FoundPlan& plan : result.plans) {
-        const std::string name = name_of_plan(plan);
-        const auto same = std::find_if(all.begin(), all.end(), [&](const Tried& one) { return one.name == name; });
-        ASSERT_EQ(same != all.end(), plan.fits) << name;
-        if (!plan.fits)
-            continue;
-        EXPECT_EQ(plan.step_time, same->step_time) << name;
-        EXPECT_EQ(plan.most_reserved(), same->reserved) << name;
-    }
-}
-
 TEST(ClusterSearch, FindsTheBestOfEveryConfig) {
     OneIn some(2);
     for (const char* memory : {"12 GB", "24 GB"}) {
@@ -240,77 +93,6 @@ TEST(ClusterSearch, FindsTheBestOfEveryConfig) {
 TEST(ClusterSearch, FindsTheBestOfEveryConfigWithExperts) { expect_the_same(space_with_experts()); }
 
 TEST(ClusterSearch, FindsTheBestOfEveryConfigOfAHybrid) { expect_the_same(space_of_hybrid()); }
-
-TEST(ClusterSearch, FindsTheBestOfEveryConfigWithSlices) {
-    OneIn some(2);
-    for (const char* memory : {"12 GB", "24 GB"}) {
-        if (!some.picks())
-            continue;
-        SCOPED_TRACE(memory);
-        Space space = space_of_slices();
-        space.base.replace(space.base.find("12 GB"), 5, memory);
-        expect_the_same(space);
-    }
-}
-
-// Every division of 16 blocks among two stages, and of the same blocks for slices, against what the search bounds and
-// finds.
-TEST(ClusterSearch, BoundsEveryDivisionOfSlices) {
-    for (const char* memory : {"inf", "14 GB"}) {
-        const std::vector<std::string> set = {"search.tensor=[2]",
-                                              "search.pipeline=[2]",
-                                              "search.context=[1]",
-                                              "search.zero=[1]",
-                                              "search.recompute=[none]",
-                                              "search.schedules=[seq1f1b]",
-                                              "search.slices=[3]",
-                                              "search.unequal_blocks=true",
-                                              "search.micro_batch_sizes=[2]",
-                                              fmt::format("cluster.memory={}", memory)};
-        const SearchResult result = search_cluster(load(kSliced, set));
-        Ns best = std::numeric_limits<Ns>::max();
-        for (int first = 0; first <= 16; ++first) {
-            Notices notices;
-            const std::vector<std::string> plan = {
-                "parallel={tensor: 2, pipeline: 2, zero: 1}", fmt::format("cluster.memory={}", memory),
-                fmt::format("pipeline={{schedule: seq1f1b, slices: 3, slice_lengths: time, mini_batch: 16, "
-                            "micro_batch_size: 2, split: [{}, {}]}}",
-                            first, 16 - first)};
-            const Report report = predicted_report(make_job(load(kSliced, plan), notices), false);
-            if (fits(report))
-                best = std::min(best, report.metrics.step_time);
-        }
-        ASSERT_NE(result.best(), nullptr) << memory;
-        EXPECT_LE(result.lower_bound, best) << memory;
-        EXPECT_EQ(result.best()->step_time, best) << memory;
-        EXPECT_EQ(result.best()->choice.slices, 3);
-    }
-}
-
-TEST(ClusterSearch, WritesAConfigWithSlices) {
-    const PlanSearch plans =
-        search_best_plan(load(kSliced, {"search.schedules=[seq1f1b]", "search.pipeline=[2]", "search.slices=[3]"}));
-    ASSERT_TRUE(plans.best);
-    const FoundPlan& best = *plans.result.best();
-    EXPECT_TRUE(contains(print(best.choice), ", 3 slices of equal time")) << print(best.choice);
-    Notices notices;
-    const Job written = make_job(load(best_config_yaml(plans, "best.yaml")), notices);
-    EXPECT_EQ(written.plan.shape.slices, 3);
-    EXPECT_EQ(predicted_report(written, false).metrics.step_time, best.step_time);
-    const Json json = to_json(plans);
-    EXPECT_EQ(json["best"]["slices"], 3);
-    EXPECT_EQ(json["best"]["slice_lengths"], "time");
-}
-
-TEST(ClusterSearch, SaysWhichSlicesItCannotTry) {
-    expect_says(refusal([] {
-                    (void)search_cluster(load(
-                        kSliced, {"search.schedules=[seq1f1b]", "search.slices=[3]", "search.slice_lengths=[even]"}));
-                }),
-                {"search.slices", "no number of slices cuts the 4096 tokens", "slice_lengths: [time]"});
-    expect_says(refusal([] { (void)search_cluster(load(kSliced, {"pipeline.slices=4"})); }),
-                {"pipeline.slices", "chooses how seq1f1b cuts sequences", "search.slices"});
-}
 
 // Every division of 52 layers among two stages, against what the search bounds and finds.
 TEST(ClusterSearch, BoundsEveryDivisionOfAHybrid) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "workloads/cluster/named_links.h"
+#include "workloads/transformers/layer_costs.h"
 #include "workloads/transformers/parallel.h"
 
 #include <string_view>
@@ -21,6 +22,29 @@ inline TransformerJob job_on_host(std::string_view device, std::string_view link
     job.fabric.inside = find_named_link(link)->link;
     job.fabric.domain = job.fabric.per_host = 8;
     return job;
+}
+
+// Returns a job of "Reducing Activation Recomputation in Large Transformer Models" (arXiv 2205.05198).
+inline TransformerJob gpt_job(int hidden, int heads, int layers, int tensor, int pipeline) {
+    TransformerJob job = job_on_host("a100-sxm-80", "nvlink3");
+    job.model.name = "gpt";
+    job.model.hidden = hidden;
+    job.model.layers = layers;
+    job.model.heads = job.model.key_value_heads = heads;
+    job.model.head_width = hidden / heads;
+    job.model.ffn = 4 * hidden;
+    job.model.vocabulary = 51'200;
+    job.model.positions = 2048;
+    job.model.bias = job.model.tied = true;
+    job.tokens = 2048;
+    job.parallel.tensor = tensor;
+    job.parallel.pipeline = pipeline;
+    job.parallel.release = Release::Megatron2022;
+    return job;
+}
+
+inline TransformerLayerCost cost_of_block(const TransformerJob& job, int sequences) {
+    return TransformerLayers(job).all(sequences)[1];
 }
 
 }  // namespace pw

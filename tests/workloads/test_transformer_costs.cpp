@@ -8,56 +8,32 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
-#include <string>
 
 namespace pw {
 namespace {
-
-// The plans of "Reducing Activation Recomputation in Large Transformer Models" (arXiv 2205.05198).
-TransformerJob job_of(int hidden, int heads, int layers, int tensor, int pipeline) {
-    TransformerJob job = job_on_host("a100-sxm-80", "nvlink3");
-    job.model.name = "gpt";
-    job.model.hidden = hidden;
-    job.model.layers = layers;
-    job.model.heads = job.model.key_value_heads = heads;
-    job.model.head_width = hidden / heads;
-    job.model.ffn = 4 * hidden;
-    job.model.vocabulary = 51'200;
-    job.model.positions = 2048;
-    job.model.bias = job.model.tied = true;
-    job.tokens = 2048;
-    job.parallel.tensor = tensor;
-    job.parallel.pipeline = pipeline;
-    job.parallel.release = Release::Megatron2022;
-    return job;
-}
-
-TransformerLayerCost block_of(const TransformerJob& job, int sequences) {
-    return TransformerLayers(job).all(sequences)[1];
-}
 
 // Equation 2 of the paper: s b h (10 + 24/t + 5 a s / (h t)) bytes with tensor parallelism; equation 4 with sequence
 // parallelism: all of it divided by t; with selective recomputation in addition: s b h 34 / t. The input of a block,
 // 2 s b h, is the output of the one before it.
 TEST(TransformerCosts, SaveWhatThePaperCounts) {
     const double s = 2048, h = 12'288, a = 96, t = 8;
-    TransformerJob job = job_of(12'288, 96, 96, 8, 8);
+    TransformerJob job = gpt_job(12'288, 96, 96, 8, 8);
     const double input = 2 * s * h;
-    EXPECT_NEAR(block_of(job, 1).saved + input, s * h * (10 + 24 / t + 5 * a * s / (h * t)), 1e-3 * s * h);
+    EXPECT_NEAR(cost_of_block(job, 1).saved + input, s * h * (10 + 24 / t + 5 * a * s / (h * t)), 1e-3 * s * h);
     job.parallel.sequence = true;
-    EXPECT_NEAR(block_of(job, 1).saved + input / t, s * h / t * (34 + 5 * a * s / h), 1e-3 * s * h);
+    EXPECT_NEAR(cost_of_block(job, 1).saved + input / t, s * h / t * (34 + 5 * a * s / h), 1e-3 * s * h);
     job.parallel.recompute = set_of(BlockModule::CoreAttention);
-    EXPECT_NEAR(block_of(job, 1).saved + input / t, s * h / t * 34, 1e-3 * s * h);
+    EXPECT_NEAR(cost_of_block(job, 1).saved + input / t, s * h / t * 34, 1e-3 * s * h);
     job.parallel.recompute = set_of(BlockModule::Block);
-    EXPECT_EQ(block_of(job, 1).saved, 0);
-    EXPECT_GT(block_of(job, 1).scratch, 0);
+    EXPECT_EQ(cost_of_block(job, 1).saved, 0);
+    EXPECT_GT(cost_of_block(job, 1).scratch, 0);
 }
 
 // The first n tokens of a sequence are a sequence of n tokens. Only its backward also adds the gradients of n keys and
 // values of 8 heads of 128 that later slices left: reads both and writes the sum, two bytes each, at 0.75 of 2.039
 // TB/s.
 TEST(TransformerCosts, OfTheFirstSliceAreThoseOfAShorterSequence) {
-    TransformerJob job = job_of(4096, 32, 4, 4, 1);
+    TransformerJob job = gpt_job(4096, 32, 4, 4, 1);
     job.parallel.sequence = true;
     job.parallel.release = Release::NeMo2025;
     TransformerJob shorter = job;
@@ -78,7 +54,7 @@ TEST(TransformerCosts, OfTheFirstSliceAreThoseOfAShorterSequence) {
 // Attention of later slices grows by their keys: n queries attend to n more keys per slice, twice the pairs of the
 // first slice. A window of w tokens ends the growth: n w pairs from the token w on.
 TEST(TransformerCosts, OfLaterSlicesGrowByTheirKeys) {
-    TransformerJob job = job_of(4096, 32, 4, 4, 1);
+    TransformerJob job = gpt_job(4096, 32, 4, 4, 1);
     job.parallel.release = Release::NeMo2025;
     job.tokens = 32'768;
     const double n = 8192;
@@ -102,20 +78,20 @@ TEST(TransformerCosts, OfLaterSlicesGrowByTheirKeys) {
 // Two layer norms read and write 2048 x 6144 values of two bytes, the GELU half of 2048 x 24576 ones, on an A100 at
 // 0.75 of 2.039 TB/s; each of the three kernels takes 2.2 us more.
 TEST(TransformerCosts, RecomputeNormsAndActivationsOnly) {
-    TransformerJob job = job_of(6144, 64, 48, 2, 1);
+    TransformerJob job = gpt_job(6144, 64, 48, 2, 1);
     job.parallel.recompute = *parse_modules("norms");
     const double bytes = 2 * 4.0 * 2048 * 6144 + 4.0 * 2048 * 24'576 / 2;
-    EXPECT_NEAR(block_of(job, 1).parts.again, bytes / (0.75 * 2.039e12) + 3 * 2.2e-6, 1e-9);
+    EXPECT_NEAR(cost_of_block(job, 1).parts.again, bytes / (0.75 * 2.039e12) + 3 * 2.2e-6, 1e-9);
 }
 
 // Table 5 of the paper in the first edition: seconds of a forward and backward of one layer of the 22B model with
 // micro-batches of four. What is checked is the order of the four ways, and their distance.
 TEST(TransformerCosts, OrderTheWaysToRecomputeAsThePaperDoes) {
-    TransformerJob job = job_of(6144, 64, 48, 8, 1);
+    TransformerJob job = gpt_job(6144, 64, 48, 8, 1);
     const auto seconds = [&](bool sequence, ModuleSet kind) {
         job.parallel.sequence = sequence;
         job.parallel.recompute = kind;
-        const TransformerLayerCost cost = block_of(job, 4);
+        const TransformerLayerCost cost = cost_of_block(job, 4);
         return cost.forward + cost.backward_input + cost.backward_weight;
     };
     const double none = seconds(false, ModuleSet{});
@@ -138,14 +114,14 @@ TEST(TransformerCosts, ListTheProductsOfADevice) {
     for (const LinearShape& shape : linear)
         for (const ProductLayout layout : {ProductLayout::TN, ProductLayout::NN, ProductLayout::NT})
             expected.insert(shape.product(layout));
-    const std::vector<Product> products = products_of(job_of(6144, 64, 48, 8, 1), 4);
+    const std::vector<Product> products = products_of(gpt_job(6144, 64, 48, 8, 1), 4);
     EXPECT_EQ(std::set<Product>(products.begin(), products.end()), expected);
     EXPECT_EQ(products.size(), expected.size());
 }
 
 TEST(TransformerCosts, DivideTheParametersOfAModel) {
     for (const char* name : {"llama-3-70b", "gpt3-175b", "mixtral-8x7b", "deepseek-v3"}) {
-        TransformerJob job = job_of(4096, 32, 32, 1, 1);
+        TransformerJob job = gpt_job(4096, 32, 32, 1, 1);
         job.model = *find_transformer(name);
         job.model.vocabulary = (job.model.vocabulary + 127) / 128 * 128;  // as frameworks pad it
         double all = 0;
@@ -155,144 +131,10 @@ TEST(TransformerCosts, DivideTheParametersOfAModel) {
     }
 }
 
-TEST(TransformerCosts, DivideExpertsAmongTheirRanks) {
-    TransformerJob job = job_of(4096, 32, 32, 1, 1);
-    job.model = *find_transformer("mixtral-8x7b");
-    const double all = TransformerLayers(job).all(1)[1].parameters.experts;
-    EXPECT_EQ(all, 8.0 * 3 * 4096 * 14'336);
-    job.parallel.expert = 4;
-    job.parallel.data = 4;
-    EXPECT_EQ(TransformerLayers(job).all(1)[1].parameters.experts, all / 4);
-}
-
-// The rank with the most tokens has 1.5 times the mean: its experts compute 1.5 times the rows, and 1.5 times the
-// tokens come and go, with nothing hidden. Of four ranks a rank has four times the mean at most.
-TEST(TransformerCosts, WaitForTheFullestExperts) {
-    TransformerJob job = job_of(4096, 32, 32, 1, 1);
-    job.model = *find_transformer("mixtral-8x7b");
-    job.tokens = 4096;
-    job.parallel.release = Release::Megatron2021;  // hides nothing
-    job.parallel.expert = job.parallel.data = 4;
-    const KernelTimes kernels(job);
-    const double copies = 2 * 4096.0 * 2, hidden = 4096, width = 14'336;  // two sequences, two experts per token
-    const auto counted = [&](double load) {
-        const double rows = load * copies / 2;  // two experts on each rank
-        const double products =
-            kernels.experts(2, rows, hidden, 2 * width).forward + kernels.experts(2, rows, width, hidden).forward;
-        const double gated = kernels.moved(6 * load * copies * width);  // one kernel
-        const double messages =
-            2 * collective_seconds(Collective::AllToAll, 2 * load * copies * hidden, {4, 1}, job.fabric);
-        return (products + gated + messages) / (1 - 0.0368);
-    };
-    const TransformerLayerCost even = block_of(job, 2);
-    job.parallel.expert_load = 1.5;
-    const TransformerLayerCost uneven = block_of(job, 2);
-    EXPECT_NEAR(uneven.forward - even.forward, counted(1.5) - counted(1), 1e-9);
-    // Two bytes each: the tokens as they come and sorted, both products and the output of the gate.
-    EXPECT_NEAR(uneven.saved - even.saved, 0.5 * copies * (2 * 2 * hidden + 3 * 2 * width), 1);
-    job.parallel.expert_load = 7;
-    const double most = block_of(job, 2).forward;
-    job.parallel.expert_load = 4;
-    EXPECT_EQ(block_of(job, 2).forward, most);
-}
-
-// By hand from rows of 40 experts with 616 tokens on an A100 PCIe: forward, gradients of inputs and of weights.
-TEST(TransformerCosts, ComputeExpertsByGroupedProducts) {
-    TransformerJob job = job_of(4096, 32, 32, 1, 1);
-    const std::vector<DeviceKindFacts> kinds = device_kinds();
-    job.device = *find_device_kind(kinds, "a100-pcie-80");
-    job.products = product_rates(job.device, Precision::Bf16);
-    const LinearSeconds experts = KernelTimes(job).experts(40, 616, 5120, 3072);
-    const double flops = 40 * 2.0 * 616 * 5120 * 3072;
-    EXPECT_NEAR(experts.forward, flops / (0.6313 * 312e12), 1e-9);
-    EXPECT_NEAR(experts.input, flops / (0.6791 * 312e12), 1e-9);
-    EXPECT_NEAR(experts.weight, flops / (0.5197 * 312e12), 1e-9);
-}
-
-// Two experts on each rank have two products of their own tokens each, and an activation more than in one call, whose
-// kernel takes 2.2 us in addition to its bytes.
-TEST(TransformerCosts, ComputeExpertsOneAfterTheOther) {
-    TransformerJob job = job_of(4096, 32, 32, 1, 1);
-    job.model = *find_transformer("mixtral-8x7b");
-    job.tokens = 4096;
-    job.parallel.release = Release::Megatron2021;
-    job.parallel.expert = job.parallel.data = 4;
-    const double grouped = block_of(job, 2).forward, rows = 2 * 4096.0 * 2 / 2;
-    const KernelTimes kernels(job);
-    const auto single = kernels.linear(rows, 4096, 2 * 14'336).forward + kernels.linear(rows, 14'336, 4096).forward;
-    const auto in_one =
-        kernels.experts(2, rows, 4096, 2 * 14'336).forward + kernels.experts(2, rows, 14'336, 4096).forward;
-    job.parallel.expert_kernels = ExpertKernels::Sequential;
-    EXPECT_NEAR(block_of(job, 2).forward - grouped, (2 * single - in_one + 2.2e-6) / (1 - 0.0368), 1e-9);
-    EXPECT_EQ(facts_of(Release::DeepSpeed2022).experts, ExpertKernels::Sequential);
-}
-
-// Weights of attention are gathered among all replicas, those of experts among the ranks with the same ones: of eight
-// ranks two have the same two of eight experts. All of it is hidden, and slows computing down by 12.6 %. Megatron FSDP
-// scatters gradients in bf16.
-TEST(TransformerCosts, GatherExpertsAmongTheRanksThatHaveThem) {
-    TransformerJob job = job_of(4096, 32, 32, 1, 1);
-    job.model = *find_transformer("mixtral-8x7b");
-    job.tokens = 4096;
-    job.fabric.inside_name.clear();  // collectives without a table: 22 us, and 0.742 of the bandwidth
-    job.parallel.release = Release::NeMo2024;
-    job.parallel.zero = 3;
-    job.parallel.data = 8;
-    const double attention = 2.0 * 4096 * 4096 + 2.0 * 4096 * 1024, norms = 2 * 4096, router = 4096 * 8;
-    const double dense = attention + norms + router, expert = 3.0 * 4096 * 14'336;
-    const auto ring = [&](double bytes, double ranks) {
-        return 22e-6 + bytes * (ranks - 1) / ranks / (0.742 * job.fabric.inside.bandwidth);
-    };
-    job.parallel.expert = 4;
-    const double gather = ring(2 * dense, 8) + ring(2 * 2 * expert, 2);
-    const double scatter = ring(2 * dense, 8) + ring(2 * 2 * expert, 2);
-    EXPECT_NEAR(block_of(job, 2).parts.weights, 0.126 * (2 * gather + scatter), 1e-9);
-    EXPECT_EQ(block_of(job, 2).gathered, 2 * (dense + 2 * expert));
-    // With an expert on each rank nothing but the rest is gathered.
-    job.parallel.expert = 8;
-    EXPECT_NEAR(block_of(job, 2).parts.weights, 0.126 * 3 * ring(2 * dense, 8), 1e-9);
-    EXPECT_EQ(block_of(job, 2).gathered, 2 * dense);
-}
-
-// Two groups of four ranks divide the states; experts are on two ranks of a group each. Gradients are scattered inside
-// a group, summed between the groups, and weights are gathered inside a group.
-TEST(TransformerCosts, SumExpertsInTheirGroups) {
-    TransformerJob job = job_of(4096, 32, 32, 1, 1);
-    job.model = *find_transformer("mixtral-8x7b");
-    job.fabric.inside_name.clear();
-    job.parallel.release = Release::Megatron2021;  // hides nothing
-    job.parallel.zero = 1;
-    job.parallel.data = 8;
-    job.parallel.zero_group = 4;
-    job.parallel.expert = 2;
-    const ProfiledModel model = transformer_model(job, 1);
-    const StageSplit split = split_even(model.model.layers, 1);
-    const Costs costs = costs_of(model.model, split, model.profile, 1);
-    const StageParts parts = stage_parts(job, split, costs.stage, 1)[0];
-    double dense = 0, experts = 0;
-    for (const TransformerLayerCost& layer : TransformerLayers(job).all(1)) {
-        dense += layer.parameters.dense;
-        experts += layer.parameters.experts;
-    }
-    ASSERT_EQ(experts, 32 * 4 * 3.0 * 4096 * 14'336);
-    const auto ring = [&](double bytes, double ranks) {
-        return 22e-6 + bytes * (ranks - 1) / ranks / (0.742 * job.fabric.inside.bandwidth);
-    };
-    // An all-reduce of two ranks moves twice what a ring does, after 22 us once.
-    const double between = ring(2 * 4 * dense / 4, 2) + ring(2 * 4 * experts / 2, 2);
-    EXPECT_NEAR(parts.sums, ring(4 * dense, 4) + ring(4 * experts, 2) + between, 1e-9);
-    EXPECT_NEAR(parts.gathers, ring(2 * dense, 4) + ring(2 * experts, 2), 1e-9);
-
-    job.parallel.zero = 3;  // gradients are scattered in the passes, where weights are gathered
-    const StageParts all_divided = stage_parts(job, split, costs.stage, 1)[0];
-    EXPECT_NEAR(all_divided.sums, between, 1e-9);
-    EXPECT_EQ(all_divided.gathers, 0);
-}
-
 // Megatron-LM's rule for mixed precision: 18 bytes for each parameter with gradients in fp32, 6 + 12 / d with states
 // divided among d replicas; ZeRO-3 divides all of it.
 TEST(TransformerCosts, KeepEighteenBytesForEachParameter) {
-    TransformerJob job = job_of(4096, 32, 32, 1, 1);
+    TransformerJob job = gpt_job(4096, 32, 32, 1, 1);
     job.fabric.between = find_named_link("hdr200")->link;
     job.parallel.data = 4;
     for (const int zero : {0, 1, 2, 3}) {
@@ -345,7 +187,7 @@ TEST(TransformerCosts, CountTheFlopsOfFurtherTokensAndOfMamba) {
 // parameters are the block's, the product's, the norms' and a copy of the embedding's table. The head computes two
 // losses.
 TEST(TransformerCosts, OfFurtherTokensAreABlockMoreAndAHeadMore) {
-    TransformerJob job = job_of(4096, 32, 2, 1, 1);
+    TransformerJob job = gpt_job(4096, 32, 2, 1, 1);
     const std::vector<TransformerLayerCost> without = TransformerLayers(job).all(1);
     job.model.mtp = 1;
     const std::vector<TransformerLayerCost> layers = TransformerLayers(job).all(1);
@@ -368,21 +210,21 @@ TEST(TransformerCosts, OfFurtherTokensAreABlockMoreAndAHeadMore) {
 // Attention and MLP that read the same input send one message each way instead of two (GPT-NeoX, arXiv 2204.06745,
 // section 2.1).
 TEST(TransformerCosts, OfParallelAttentionAndMlpHaveHalfTheMessages) {
-    TransformerJob job = job_of(6144, 64, 4, 8, 1);
+    TransformerJob job = gpt_job(6144, 64, 4, 8, 1);
     job.parallel.release = Release::Megatron2021;  // hides nothing
-    const double in_turn = block_of(job, 1).parts.tensor;
-    const double saved = block_of(job, 1).saved;
+    const double in_turn = cost_of_block(job, 1).parts.tensor;
+    const double saved = cost_of_block(job, 1).saved;
     job.model.parallel = true;
-    EXPECT_NEAR(block_of(job, 1).parts.tensor, in_turn / 2, 1e-12);
-    EXPECT_NEAR(block_of(job, 1).saved, saved - 2 * 2048.0 * 6144, 1);  // no residual stream between the parts
+    EXPECT_NEAR(cost_of_block(job, 1).parts.tensor, in_turn / 2, 1e-12);
+    EXPECT_NEAR(cost_of_block(job, 1).saved, saved - 2 * 2048.0 * 6144, 1);  // no residual stream between the parts
 }
 
 // Gemma 2 has two norms more, each with its input saved: 2 x 2048 x 4096 values of two bytes.
 TEST(TransformerCosts, OfNormsAfterThePartsAreSaved) {
-    TransformerJob job = job_of(4096, 32, 2, 1, 1);
-    const TransformerLayerCost plain = block_of(job, 1);
+    TransformerJob job = gpt_job(4096, 32, 2, 1, 1);
+    const TransformerLayerCost plain = cost_of_block(job, 1);
     job.model.post_norms = true;
-    const TransformerLayerCost more = block_of(job, 1);
+    const TransformerLayerCost more = cost_of_block(job, 1);
     EXPECT_EQ(more.saved, plain.saved + 2 * 2 * 2048.0 * 4096);
     EXPECT_EQ(more.parameters.dense, plain.parameters.dense + 2 * 2 * 4096);
     const double bytes = 2 * 2048.0 * 4096 * (4 + 6);  // two more norms, forward and backward
@@ -390,7 +232,7 @@ TEST(TransformerCosts, OfNormsAfterThePartsAreSaved) {
 }
 
 TransformerJob mamba_job() {  // a layer of Nemotron-H-8B, in sequences of 8192
-    TransformerJob job = job_of(4096, 32, 2, 1, 1);
+    TransformerJob job = gpt_job(4096, 32, 2, 1, 1);
     job.model.mamba = Mamba{.heads = 128, .head_width = 64, .groups = 8, .state = 128, .kernel = 4, .chunk = 128};
     job.model.forms = {{Mixer::Mamba, Feed::None}, {Mixer::None, Feed::Mlp}};
     job.model.norm = NormKind::RmsNorm;
@@ -410,7 +252,7 @@ TEST(TransformerCosts, OfMambaCountItsScan) {
 // first product, its 2 x 8192 + 2 x 1024 + 128 outputs, the output of the scan and the input of the last product.
 TEST(TransformerCosts, OfMambaFollowFromItsShapes) {
     TransformerJob job = mamba_job();
-    const TransformerLayerCost whole = block_of(job, 1);
+    const TransformerLayerCost whole = cost_of_block(job, 1);
     EXPECT_EQ(whole.parameters.dense, 109'635'968 + 4096);
     EXPECT_EQ(whole.saved, 2 * 8192.0 * (4096 + 18'560 + 2 * 8192));
     EXPECT_EQ(whole.scratch, 4 * 8192.0 / 128 * 8192 * 128);
@@ -425,27 +267,27 @@ TEST(TransformerCosts, OfMambaFollowFromItsShapes) {
         EXPECT_EQ(std::count(products.begin(), products.end(), product), 1);
     // Twice the tokens take twice the scan, where causal attention takes four times.
     job.tokens = 16'384;
-    EXPECT_NEAR(block_of(job, 1).parts.moved / whole.parts.moved, 2, 0.02);
+    EXPECT_NEAR(cost_of_block(job, 1).parts.moved / whole.parts.moved, 2, 0.02);
 }
 
 // Tensor ranks divide heads and groups: an eighth of all but the norm. One message each way, as for attention alone.
 TEST(TransformerCosts, OfMambaAreDividedAmongTensorRanks) {
     TransformerJob job = mamba_job();
-    const TransformerLayerCost whole = block_of(job, 1);
+    const TransformerLayerCost whole = cost_of_block(job, 1);
     job.parallel.tensor = 8;
     job.parallel.sequence = true;
-    const TransformerLayerCost part = block_of(job, 1);
+    const TransformerLayerCost part = cost_of_block(job, 1);
     EXPECT_EQ(part.parameters.dense - 4096, (whole.parameters.dense - 4096) / 8);
     EXPECT_NEAR(part.saved, whole.saved / 8, 1);
     const double of_mamba = part.parts.tensor;
     job.model.forms = {{Mixer::Attention, Feed::None}};
-    EXPECT_NEAR(block_of(job, 1).parts.tensor, of_mamba, 0.1 * of_mamba);
+    EXPECT_NEAR(cost_of_block(job, 1).parts.tensor, of_mamba, 0.1 * of_mamba);
     job.model.forms = {{Mixer::Mamba, Feed::Mlp}};
-    EXPECT_NEAR(block_of(job, 1).parts.tensor, 2 * of_mamba, 0.1 * of_mamba);
+    EXPECT_NEAR(cost_of_block(job, 1).parts.tensor, 2 * of_mamba, 0.1 * of_mamba);
 }
 
 TEST(TransformerCosts, TakeAPartOfTheAttentionWithAWindow) {
-    TransformerJob job = job_of(4096, 32, 2, 1, 1);
+    TransformerJob job = gpt_job(4096, 32, 2, 1, 1);
     job.tokens = 8192;
     job.parallel.attention = AttentionKernels::Flash;
     job.model.window = 1024;
@@ -458,7 +300,7 @@ TEST(TransformerCosts, TakeAPartOfTheAttentionWithAWindow) {
 }
 
 TEST(TransformerCosts, HideTheSumsOfGradientsInTheLastBackward) {
-    TransformerJob job = job_of(4096, 32, 32, 1, 1);
+    TransformerJob job = gpt_job(4096, 32, 32, 1, 1);
     job.fabric.between = find_named_link("hdr200")->link;
     job.fabric.adapters = 8;
     job.parallel.data = 64;
@@ -475,7 +317,7 @@ TEST(TransformerCosts, HideTheSumsOfGradientsInTheLastBackward) {
 
 // With one adapter of 100 Gbit/s for the eight devices of a host, gathers inside a host save most of the messages.
 TEST(TransformerCosts, GatherAmongTheReplicasThatShareTheState) {
-    TransformerJob job = job_of(4096, 32, 32, 1, 1);
+    TransformerJob job = gpt_job(4096, 32, 32, 1, 1);
     job.fabric.between = find_named_link("roce100")->link;
     job.parallel.data = 64;
     job.parallel.zero = 1;
@@ -504,7 +346,7 @@ TEST(TransformerCosts, NameEveryRelease) {
 
 // Links between stages: 4 devices of a stage on hosts of 8, two stages on each host.
 TEST(TransformerCosts, SendBetweenHostsWhereStagesAreOnTwo) {
-    TransformerJob job = job_of(4096, 32, 32, 4, 4);
+    TransformerJob job = gpt_job(4096, 32, 32, 4, 4);
     job.fabric.between = find_named_link("hdr200")->link;
     job.fabric.adapters = 8;
     const ClusterFacts facts = pipeline_cluster(job);
