@@ -4,7 +4,9 @@
 #include "job/plan.h"
 #include "schedules/orders/schedule.h"
 #include "schedules/plan/gradient_sums.h"
+#include "search/plans/choice_list.h"
 #include "search/plans/makespan.h"
+#include "search/plans/sized_model.h"
 #include "search/plans/trial.h"
 #include "sim/metrics.h"
 #include "tests/search/random_problem.h"
@@ -117,6 +119,77 @@ TEST_P(OrdersByCosts, AreFoundWithinBoundsOfAnyOrder) {
     }
     EXPECT_GT(compared, 100);
 }
+
+// The bound on the slowest device in any order, raised as far as that goes, against every split of small models with
+// branches in the order of every schedule with the same placement.
+class AnyOrder : public testing::TestWithParam<std::string> {};
+
+TEST_P(AnyOrder, HasBoundsThatHoldForEverySplit) {
+    Random random(29);
+    int compared = 0;
+    Ns all = 0, bounds = 0;
+    const bool both_ways = GetParam() != "auto" && GetParam() != "auto-v";  // few random configs suit such schedules
+    for (int round = 0; round < rounds(both_ways ? 240 : 40); ++round) {
+        const Model model = random_model(random);
+        const Profile profile = random_profile(model, random);
+        Config config = random_config(random, GetParam());
+        config.search.recompute_layers.clear();
+        config.pipeline.options.effort = 0.05;
+        if (pick(random, 0, 3) == 0)
+            config.training.zero = pick(random, 1, 2);
+        const SearchProblem problem{config, model, [&profile](int) { return profile; }, {}};
+        const StageSpace space(model.layers, 1200);
+        Deadline never(1e9);
+        std::vector<PlanChoice> choices;
+        try {
+            choices = choices_of(config, static_cast<int>(num_vertices(model.layers)), {}).all;
+        } catch (const Error&) {
+            continue;
+        }
+        for (std::size_t number = 0; number < choices.size(); number += 1 + choices.size() / 6) {
+            const PlanChoice& choice = choices[number];
+            const SizedModel sized(problem, space, choice);
+            Trial trial(problem, space, sized, choice);
+            trial.open(never);
+            if (trial.refused())
+                continue;
+            trial.sharpen(kNeverFits, never);
+            const pw::Setup chosen = setup_of(config, choice);
+            Ns least = kNeverFits;
+            int tried = 0;
+            StageSplit split;
+            for_each_split(model.layers, choice.stages, split, [&](const StageSplit& whole) {
+                ++tried;
+                for (const std::string& name :
+                     placed_as(choice.schedule, choice.stages, static_cast<int>(choice.devices.size()))) {
+                    if (schedule_named(name).needs_costs && tried % 32 != 0)
+                        continue;
+                    if (const auto metrics = metrics_in(problem, chosen, name, whole);
+                        metrics && fits(*metrics, chosen)) {
+                        ++compared;
+                        least = std::min(least, metrics->step_time);
+                        EXPECT_LE(trial.bound(), metrics->step_time)
+                            << print(choice) << " in the order of " << name << ", round " << round;
+                    }
+                }
+            });
+            if (least < kNeverFits) {
+                all += least;
+                bounds += trial.bound();
+            }
+        }
+    }
+    EXPECT_GT(compared, 500);
+    EXPECT_GT(bounds, all * 2 / 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, AnyOrder,
+                         testing::Values("auto", "auto-v", "auto-bidirectional", "chimera", "dualpipe"),
+                         [](const auto& schedule) {
+                             std::string name = schedule.param;
+                             std::ranges::replace(name, '-', '_');
+                             return name;
+                         });
 
 // R in idle time makes the order of a named schedule depend on the split, too.
 TEST(RecomputesByCosts, AreFoundWithinBoundsOfAnySplit) {
