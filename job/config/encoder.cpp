@@ -101,7 +101,7 @@ void check_trained_layers(const Yaml& at, const WorkloadConfig& workload) {
     const std::vector<ListedLayer> layers = listed_layers(job);
     const Yaml frozen = at["frozen"];
     for (const std::string& pattern : workload.frozen)
-        if (std::ranges::none_of(layers, [&](const ListedLayer& layer) { return matches(layer.name, pattern); }))
+        if (std::ranges::none_of(layers, [&](const ListedLayer& layer) { return matches(layer.name(), pattern); }))
             frozen.complain(
                 fmt::format("no layer of {} is called '{}'", job.model.name, pattern),
                 "name layers as in encoder, encoder.0, projector, embedding, block.0, head; '*' matches any "

@@ -11,8 +11,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 namespace pw {
@@ -24,19 +24,21 @@ using Held = OrderFacts::Held;
 // Returns what a device holds when the number of its activations is largest. Among several such moments, the moment
 // with most micro-batches on the last stage counts, since the activations of that stage are the largest.
 std::vector<Held> most_held(const Tasks& order, std::span<const int> stages, const Shape& shape) {
-    std::map<std::pair<int, int>, Held> now;
-    for (const int stage : stages)
+    std::vector<Held> now;
+    std::vector<std::size_t> first(static_cast<std::size_t>(shape.stages), 0);  // by stage, of its slices
+    for (const int stage : stages) {
+        first[static_cast<std::size_t>(stage)] = now.size();
         for (int slice = 0; slice < shape.slices; ++slice)
-            now[{stage, slice}] = {stage, slice};
-    std::vector<Held> most;
-    for (const auto& [stage, held] : now)
-        most.push_back(held);
+            now.push_back({stage, slice});
+    }
+    std::vector<Held> most = now;
     std::pair<int, int> largest{-1, 0};
     int all = 0;
     for (const Task& task : order) {
         if (is_closing(task.op))
             break;
-        Held& own = now[{task.stage, shape.slice_of(task.microbatch)}];
+        Held& own = now[first[static_cast<std::size_t>(task.stage)] +
+                        static_cast<std::size_t>(shape.slice_of(task.microbatch))];
         if (is_copy(task.op)) {
             own.away += task.op == Op::Offload ? 1 : -1;
             all += task.op == Op::Offload ? -2 : 2;
@@ -45,11 +47,9 @@ std::vector<Held> most_held(const Tasks& order, std::span<const int> stages, con
             ++own.until_input;
             ++own.until_weight;
             all += 2;
-            if (const std::pair size{all, now.rbegin()->second.until_weight}; size > largest) {
+            if (const std::pair size{all, now.back().until_weight}; size > largest) {
                 largest = size;
-                most.clear();
-                for (const auto& [place, held] : now)
-                    most.push_back(held);
+                most = now;
             }
         }
         if (makes_input_gradient(task.op)) {
@@ -279,7 +279,10 @@ Ns least_step_time(const OrderFacts& facts, const Costs& costs) {
     const Shape& shape = facts.shape;
     const ShapeIndex index(shape);
     const WayOfMicroBatch way = way_of(facts, index, costs);
-    const Traffic traffic(shape, index, costs);
+    const auto copies = [](const Held& held) { return held.copied > 0; };
+    std::optional<Traffic> traffic;
+    if (std::ranges::any_of(facts.held, [&](const auto& held) { return std::ranges::any_of(held, copies); }))
+        traffic.emplace(shape, index, costs);
     const double exposed = least_exposed(costs, facts.pairs);
     Ns least = 0;
     for (int device = 0; device < shape.devices; ++device) {
@@ -297,8 +300,9 @@ Ns least_step_time(const OrderFacts& facts, const Costs& costs) {
         }
         const auto first = static_cast<std::size_t>(index.stages_of(device).front());
         const Ns back = first == 0 ? 0 : way.tail[first] + way.last_update;
-        least = std::max({least, way.head[first] + std::max(passes + back, passes + weights + updates),
-                          least_of_copies(facts, device, way, costs, traffic)});
+        least = std::max(least, way.head[first] + std::max(passes + back, passes + weights + updates));
+        if (traffic)
+            least = std::max(least, least_of_copies(facts, device, way, costs, *traffic));
     }
     return least;
 }

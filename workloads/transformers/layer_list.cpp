@@ -16,7 +16,7 @@ using Kind = ListedLayer::Kind;
 void add_layers(std::vector<ListedLayer>& to, Kind kind, std::string_view name, LayerPart part, int count,
                 bool numbered) {
     for (int number = 0; number < count; ++number)
-        to.push_back({kind, number, numbered ? fmt::format("{}.{}", name, number) : std::string(name), part});
+        to.push_back({kind, number, name, numbered, part});
 }
 
 // Adapters train the blocks of the decoder, and nothing else is trained with them.
@@ -25,7 +25,7 @@ void set_passes(std::vector<ListedLayer>& layers, const TransformerJob& job) {
     for (ListedLayer& layer : layers) {
         LayerPasses& passes = layer.passes;
         const bool frozen =
-            std::ranges::any_of(job.frozen, [&](const std::string& pattern) { return matches(layer.name, pattern); });
+            std::ranges::any_of(job.frozen, [&](const std::string& pattern) { return matches(layer.name(), pattern); });
         passes.trained = !job.lora && !frozen;
         passes.adapters = job.lora && !frozen && (layer.kind == Kind::Block || layer.kind == Kind::Mtp);
         follows = passes.goes_back = follows || passes.trained || passes.adapters;
@@ -33,6 +33,8 @@ void set_passes(std::vector<ListedLayer>& layers, const TransformerJob& job) {
 }
 
 }  // namespace
+
+std::string ListedLayer::name() const { return is_numbered ? fmt::format("{}.{}", word, number) : std::string(word); }
 
 std::vector<ListedLayer> listed_layers(const TransformerJob& job) {
     const bool divided = job.parts > 1;

@@ -5,6 +5,7 @@
 #include "workloads/transformers/parallel.h"
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace pw {
@@ -20,10 +21,12 @@ struct LayerPasses {
 struct ListedLayer {
     enum class Kind { Patches, EncoderBlock, Projector, Embedding, Block, Mtp, Norm, Head } kind;
     int number = 0;  // among the layers of its kind
-    std::string name;
+    std::string_view word = {};
+    bool is_numbered = false;  // the name is the word and the number
     LayerPart part = LayerPart::Block;
     LayerPasses passes = {};
 
+    std::string name() const;
     bool is_block() const { return kind == Kind::EncoderBlock || kind == Kind::Block; }
 };
 

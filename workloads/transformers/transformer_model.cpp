@@ -148,7 +148,7 @@ ProfiledModel transformer_model(const TransformerJob& job, int samples) {
             number > 0 && job.parts > 1 && layers[number].kind == layers[number - 1].kind && !layers[number].is_block();
         if (!is_part)
             read = std::exchange(made, {});
-        add_layer(result, layers[number].name, read, costs[number], job, samples);
+        add_layer(result, layers[number].name(), read, costs[number], job, samples);
         result.model.layers[number].part = layers[number].part;
         made.push_back(static_cast<int>(number));
     }
