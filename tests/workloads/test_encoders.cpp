@@ -1,4 +1,4 @@
-// Encoders of published models and frozen parts of transformers, against published numbers and hand counts.
+// Encoders of published models and frozen parts of transformers, against counts by hand.
 #include "workloads/models/encoder.h"
 
 #include "tests/support/temporary_folder.h"
@@ -48,10 +48,10 @@ std::int64_t projector_of(const Encoder& encoder, int hidden) {
     return encoder.weights_of_projector(hidden) + encoder.other_of_projector;
 }
 
-// The numbers of the published weights: CLIP ViT-L/14 at 336 pixels, LLaVA 1.5 7B less its decoder of 32064 words,
+// Counts by hand from the published shapes: CLIP ViT-L/14 at 336 pixels, LLaVA 1.5 7B less its decoder of 32064 words,
 // SigLIP so400m less its head for whole images (428225600 at 384 pixels, whose head has 15238352), Gemma 3 4B, Qwen2-VL
 // 7B and Qwen2.5-VL 7B with their mergers, Whisper large-v3.
-TEST(Encoders, HaveThePublishedNumbersOfParameters) {
+TEST(Encoders, HaveTheParametersOfTheirShapes) {
     const Encoder clip = *encoder_of(kLlava, 4096);
     EXPECT_EQ(parameters_of(clip), 303'507'456);
     EXPECT_EQ(parameters_of(clip) + projector_of(clip, 4096), 7'063'427'072 - (6'738'415'616 + 2 * 64 * 4096));
