@@ -49,11 +49,19 @@ std::string plain(std::string_view text) {
     return copy;
 }
 
-bool is_called(const Schedule& schedule, const std::string& name) {
-    if (schedule.name == name)
-        return true;
-    const std::string aliases = fmt::format(" {} ", schedule.aliases);
-    return !name.empty() && name.find(' ') == name.npos && aliases.find(fmt::format(" {} ", name)) != aliases.npos;
+// Returns whether spaces divide `words` into words of which one is `word`.
+bool has_word(std::string_view words, std::string_view word) {
+    for (std::size_t at = words.find(word); at != words.npos; at = words.find(word, at + 1)) {
+        const std::size_t end = at + word.size();
+        if ((at == 0 || words[at - 1] == ' ') && (end == words.size() || words[end] == ' '))
+            return true;
+    }
+    return false;
+}
+
+bool is_called(const Schedule& schedule, std::string_view name) {
+    return schedule.name == name ||
+           (!name.empty() && name.find(' ') == name.npos && has_word(schedule.aliases, name));
 }
 
 template <class Condition>
@@ -123,20 +131,20 @@ void check_flushes(const Schedule& schedule, const Shape& shape) {
 }  // namespace
 
 const Schedule& schedule_named(std::string_view name) {
+    const std::string called = plain(name);
     for (const std::span<const Schedule> table : {schedules(), vocabulary_schedules()})
         for (const Schedule& schedule : table)
-            if (is_called(schedule, plain(name)))
+            if (is_called(schedule, called))
                 return schedule;
     const std::string all = fmt::format("the schedules are {}, or a plan in a *.csv file",
                                         names_where([](const Schedule&) { return true; }));
-    if (std::find(std::begin(kNotHere), std::end(kNotHere), plain(name)) != std::end(kNotHere))
-        fail("schedule {} is not in this version\n  help: {}", plain(name), all);
-    const std::string beginning = plain(name);
+    if (std::find(std::begin(kNotHere), std::end(kNotHere), called) != std::end(kNotHere))
+        fail("schedule {} is not in this version\n  help: {}", called, all);
     const std::string several = names_where(
-        [&](const Schedule& one) { return beginning.size() > 1 && plain(one.name).starts_with(beginning); });
-    const std::optional<std::string_view> guess = near_to(beginning);
+        [&](const Schedule& schedule) { return called.size() > 1 && schedule.name.starts_with(called); });
+    const std::optional<std::string_view> guess = near_to(called);
     const std::string parts = names_where(  // "1f1b-interleaved"
-        [&](const Schedule& schedule) { return beginning.find(schedule.name) != std::string::npos; });
+        [&](const Schedule& schedule) { return called.find(schedule.name) != std::string::npos; });
     const std::string meant = several.find(',') != std::string::npos ? several
                               : guess                                ? fmt::format("'{}'", *guess)
                                                                      : parts;
