@@ -60,8 +60,7 @@ bool has_word(std::string_view words, std::string_view word) {
 }
 
 bool is_called(const Schedule& schedule, std::string_view name) {
-    return schedule.name == name ||
-           (!name.empty() && name.find(' ') == name.npos && has_word(schedule.aliases, name));
+    return schedule.name == name || (!name.empty() && name.find(' ') == name.npos && has_word(schedule.aliases, name));
 }
 
 template <class Condition>
@@ -140,8 +139,8 @@ const Schedule& schedule_named(std::string_view name) {
                                         names_where([](const Schedule&) { return true; }));
     if (std::find(std::begin(kNotHere), std::end(kNotHere), called) != std::end(kNotHere))
         fail("schedule {} is not in this version\n  help: {}", called, all);
-    const std::string several = names_where(
-        [&](const Schedule& schedule) { return called.size() > 1 && schedule.name.starts_with(called); });
+    const std::string several =
+        names_where([&](const Schedule& schedule) { return called.size() > 1 && schedule.name.starts_with(called); });
     const std::optional<std::string_view> guess = near_to(called);
     const std::string parts = names_where(  // "1f1b-interleaved"
         [&](const Schedule& schedule) { return called.find(schedule.name) != std::string::npos; });
