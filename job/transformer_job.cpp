@@ -29,7 +29,7 @@ double reached_flops(const ProductRate& rate) { return rate.is_measured ? rate.f
 
 // Returns rates with the proportions of an A100's and this rate of the fastest product.
 std::shared_ptr<const ProductRates> rates_like_others(double flops) {
-    const std::vector<DeviceKindFacts> kinds = device_kinds();
+    const std::vector<DeviceKindFacts>& kinds = device_kinds();
     const DeviceKindFacts& measured = *find_device_kind(kinds, "a100-pcie-80");
     ProductRates rates = *product_rates(measured, Precision::Bf16);
     rates.scale = rates.chip_scale = flops / product_rate(measured, Precision::Bf16)->flops;

@@ -14,7 +14,7 @@ namespace pw {
 inline TransformerJob job_on_host(std::string_view device, std::string_view link) {
     TransformerJob job;
     job.optimizer = OptimizerKind::AdamW;
-    const std::vector<DeviceKindFacts> kinds = device_kinds();
+    const std::vector<DeviceKindFacts>& kinds = device_kinds();
     job.device = *find_device_kind(kinds, device);
     job.flops = product_rate(job.device, Precision::Bf16)->flops;
     job.products = product_rates(job.device, Precision::Bf16);

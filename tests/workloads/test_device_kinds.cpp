@@ -18,7 +18,7 @@ namespace {
 
 TEST(DeviceKinds, HaveTheFiguresOfTheirSources) {
     PIPEWRIGHT_NEED_DATA(path, "clusters/devices.yaml");
-    const std::vector<DeviceKindFacts> kinds = device_kinds();
+    const std::vector<DeviceKindFacts>& kinds = device_kinds();
     int compared = 0;
     for (const auto& entry : YAML::LoadFile(path)["devices"]) {
         const auto name = entry.first.as<std::string>();
@@ -62,7 +62,7 @@ TEST(DeviceKinds, AllHaveASourceAndCompleteFigures) {
 
 // Vendors state figures of whole systems. A system has the figures of one device times the number of devices.
 TEST(DeviceKinds, AddUpToTheSystemsOfTheirVendors) {
-    const std::vector<DeviceKindFacts> kinds = device_kinds();
+    const std::vector<DeviceKindFacts>& kinds = device_kinds();
     const auto kind = [&](const char* name) { return *find_device_kind(kinds, name); };
     const auto peak = [&](const char* name, const char* precision) { return kind(name).peak.find(precision)->second; };
     // Google: 234.9 PFLOP/s in bf16 for a pod of v6e (v5e: 100 PetaOps in int8, twice bf16), 42.5 EFLOP/s in fp8 for a
@@ -110,7 +110,7 @@ TEST(DeviceKinds, HaveLinksThatAreNotTakenForNvlink) {
 }
 
 TEST(DeviceKinds, HaveTheRateOfAMeasuredProductOrThePeak) {
-    const std::vector<DeviceKindFacts> kinds = device_kinds();
+    const std::vector<DeviceKindFacts>& kinds = device_kinds();
     const auto rate = [&](const char* name, Precision precision) {
         return product_rate(*find_device_kind(kinds, name), precision);
     };

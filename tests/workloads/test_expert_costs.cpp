@@ -52,7 +52,7 @@ TEST(ExpertCosts, WaitForTheFullestExperts) {
 // By hand from rows of 40 experts with 616 tokens on an A100 PCIe: forward, gradients of inputs and of weights.
 TEST(ExpertCosts, ComputeExpertsByGroupedProducts) {
     TransformerJob job = gpt_job(4096, 32, 32, 1, 1);
-    const std::vector<DeviceKindFacts> kinds = device_kinds();
+    const std::vector<DeviceKindFacts>& kinds = device_kinds();
     job.device = *find_device_kind(kinds, "a100-pcie-80");
     job.products = product_rates(job.device, Precision::Bf16);
     const LinearSeconds experts = KernelTimes(job).experts(40, 616, 5120, 3072);

@@ -28,7 +28,7 @@ const ProductTable& measured_on(const std::string& device) {
 }
 
 DeviceKindFacts kind_called(const std::string& name) {
-    const std::vector<DeviceKindFacts> kinds = device_kinds();
+    const std::vector<DeviceKindFacts>& kinds = device_kinds();
     return *find_device_kind(kinds, name);
 }
 

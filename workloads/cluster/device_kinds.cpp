@@ -89,13 +89,17 @@ std::optional<ProductRate> product_rate(const DeviceKindFacts& kind, Precision p
     return precision == Precision::Fp16 ? product_rate(kind, Precision::Bf16) : std::nullopt;
 }
 
-std::vector<DeviceKindFacts> device_kinds(const std::string& file) {
+const std::vector<DeviceKindFacts>& device_kinds() {
     static const std::vector<DeviceKindFacts> of_build = [] {
         std::vector<DeviceKindFacts> kinds;
         add_kinds(parse_embedded("the kinds of devices of this build", kDeviceKindsText), kinds);
         return kinds;
     }();
-    std::vector<DeviceKindFacts> kinds = of_build;
+    return of_build;
+}
+
+std::vector<DeviceKindFacts> device_kinds(const std::string& file) {
+    std::vector<DeviceKindFacts> kinds = device_kinds();
     if (!file.empty())
         add_kinds(Yaml::load(file), kinds);
     return kinds;

@@ -39,10 +39,11 @@ struct ProductRate {
 // Returns the rate of the fastest measured product, else the peak, or nothing if the device has no such arithmetic.
 std::optional<ProductRate> product_rate(const DeviceKindFacts& kind, Precision precision);
 
-// Returns the kinds of the table of this build (workloads/cluster/device_kinds.yaml), and the kinds of the file if
-// `file` is not empty. A kind of the file replaces a kind of the same name. Throws Error (BadInput) with the mistakes
-// of the file.
-std::vector<DeviceKindFacts> device_kinds(const std::string& file = "");
+// Returns the kinds of the table of this build (workloads/cluster/device_kinds.yaml).
+const std::vector<DeviceKindFacts>& device_kinds();
+// Returns the kinds of this build, and the kinds of the file if `file` is not empty. A kind of the file replaces a kind
+// of the same name. Throws Error (BadInput) with the mistakes of the file.
+std::vector<DeviceKindFacts> device_kinds(const std::string& file);
 const DeviceKindFacts* find_device_kind(const std::vector<DeviceKindFacts>& kinds, std::string_view name);
 
 }  // namespace pw

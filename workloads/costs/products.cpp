@@ -164,7 +164,7 @@ std::shared_ptr<const ProductRates> product_rates(const DeviceKindFacts& kind, P
             table = find_table(kind.products, one);
     if (table == nullptr)
         return nullptr;
-    const std::vector<DeviceKindFacts> kinds = device_kinds();
+    const std::vector<DeviceKindFacts>& kinds = device_kinds();
     const DeviceKindFacts* measured = find_device_kind(kinds, table->device);
     const std::optional<ProductRate> own = product_rate(kind, precision),
                                      other = measured ? product_rate(*measured, table->precision) : std::nullopt;
