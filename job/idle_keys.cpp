@@ -166,7 +166,7 @@ std::string no_experts(const Config& config, const Plan*) {
 std::string no_expert_load(const Config& config, const Plan* plan) {
     if (std::string why = no_experts(config, plan); !why.empty())
         return why;
-    return config.parallel.degrees.expert == 1 && !searches_cluster(config) ? "every device has all experts" : "";
+    return config.parallel.degrees.expert == 1 && plan != nullptr ? "every device has all experts" : "";
 }
 
 std::string no_delays(const Config& config, const Plan* plan) {

@@ -25,6 +25,9 @@ constexpr const char* kGpt =
 constexpr const char* kCluster =
     "{workload: {model: llama-3-8b, sequence_length: 4096}, cluster: {hosts: 1, devices_per_host: 2, device: "
     "h100-sxm-80}, parallel: {pipeline: 2}, pipeline: {micro_batches: 4}, training: {precision: bf16}}";
+constexpr const char* kMixtral =
+    "{workload: {model: mixtral-8x7b, sequence_length: 4096}, cluster: {hosts: 1, devices_per_host: 2, device: "
+    "h100-sxm-80}, parallel: {tensor: 2}, pipeline: {micro_batches: 4}, training: {precision: bf16}}";
 constexpr const char* kUniform = "{workload: {model: uniform, stages: 2}, pipeline: {micro_batches: 4}}";
 constexpr const char* kFile = "{workload: {model: layers.yaml}, cluster: {devices: 2}, pipeline: {micro_batches: 4}}";
 constexpr const char* kLayers =
@@ -77,6 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{kMlp, "training.zero=3", "training.zero", "several devices"},
                     Case{kCluster, "parallel.expert_load=1.5", "parallel.expert_load", "has no experts"},
                     Case{kCluster, "parallel.expert_kernels=sequential", "parallel.expert_kernels", "has no experts"},
+                    Case{kMixtral, "parallel.expert_load=1.5", "parallel.expert_load", "every device has all experts"},
                     Case{kCluster, "training.zero=2", "training.zero", "what parallel.zero says"},
                     Case{kMlp, "training.betas=[0.8, 0.9]", "training.betas", "optimizer sgd does not read it"},
                     Case{kMlp, "training.epsilon=1e-6", "training.epsilon", "optimizer sgd does not read it"},
