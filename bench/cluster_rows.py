@@ -6,7 +6,7 @@ lists of values in the order of `columns`; null is not printed. The keys:
 device, gpus, gpus_per_host, inside, between         the cluster; links by the names of LINKS
 model, or hidden, layers, heads, kv_heads, ffn, vocab      a preset of workloads/models/transformers.yaml, dimensions, or both
 sequence_tokens, micro_batch_sequences, global_batch_sequences, micro_batches, tokens_per_batch    per update, all replicas
-tensor, pipeline, context, expert, data, chunks      degrees; data follows from the others, chunks are virtual stages of a device
+tensor, pipeline, context, expert, expert_tensor, data, chunks    degrees; data follows from the others, chunks are virtual stages of a device
 schedule, sequence_parallel, zero, zero1_group_gpus, recompute, precision
 result                                               ok or oom
 step_s, step_ms, tokens_per_s, tokens_per_s_per_gpu, samples_per_s, tflops_per_gpu    the first that is printed counts
@@ -31,6 +31,7 @@ RECOMPUTE = {
     "selective (every other layer)": EVERY_SECOND_BLOCK,
     "selective (per operator)": "operators",
 }
+DISPATCHERS = {"deepep": "deepep", "all-to-all": "alltoall", "gathered": "gathered"}
 PRECISIONS = ("mxfp8", "nvfp4", "fp8", "bf16", "fp16", "tf32", "fp32")
 # Each GPU of a host has an adapter, or the host has the number given.
 LINKS = {
@@ -91,12 +92,17 @@ RECIPES = {
 }
 RECIPE_THAT_SAVES_ALL = ("gpt-oss-120b", "gb200", "mxfp8")  # its recipe in bf16 does not
 
+# What recipes of the same commit say of messages to experts, by model and device. The remaining recipes of rows with experts
+# have DeepEP or HybridEP.
+RECIPES_OF_EXPERTS = {("qwen3-235b-a22b", "h100-sxm-80"): {"dispatcher": "all-to-all", "overlap": "all-to-all"}}
+
 # Adapters of runs that print none, by the number of layers: NeMo's recipes for fine-tuning with LoRA (recipes/llama3_8b.py and
 # llama3_70b.py of NVIDIA-NeMo/NeMo, performance_mode), which do not divide the state of the optimizer.
 LORA_RANKS = {32: 8, 80: 16}
 
 NUMBERS = (*NAMES, "gpus", "gpus_per_host", "sequence_tokens", "micro_batch_sequences", "global_batch_sequences",
-           "micro_batches", "tokens_per_batch", "tensor", "pipeline", "context", "expert", "data", "chunks", "zero")
+           "micro_batches", "tokens_per_batch", "tensor", "pipeline", "context", "expert", "expert_tensor",
+           "data", "chunks", "zero")
 BYTES = {"gib": 2**30, "gb": 1e9, "mib": 2**20, "mb": 1e6}
 
 
@@ -174,7 +180,9 @@ def modellink(content):
         row = {names.get(key, key): value for key, value in entry.items() if value is not None}
         row = {**common, **row, "vocab": VOCABULARIES.get(entry["model"], 32000)}
         if row.pop("model").startswith("mixtral"):
-            row["model"] = "mixtral-8x7b"
+            # Each expert is divided among the tensor ranks, which gather their tokens (SwitchMLP of Megatron-LM@bcce6f,
+            # which the page of the model names).
+            row.update({"model": "mixtral-8x7b", "expert_tensor": row["tensor"], "dispatcher": "gathered"})
         if "implied_tokens_per_s_card" not in row:
             row.pop("step_s", None)
         rows.append(row)
@@ -278,9 +286,17 @@ def recompute_of(row):
 
 
 def parallel_of(row):
+    if "bridge-26" in row["group"]:
+        row = {**RECIPES_OF_EXPERTS.get((row.get("model"), row["device"]), {}), **row}
     tensor = row.get("tensor", 1)
     parallel = {"tensor": tensor, "pipeline": row.get("pipeline", 1), "context": row.get("context", 1),
                 "expert": row.get("expert", 1)}
+    if "expert_tensor" in row:
+        parallel["expert_tensor"] = row["expert_tensor"]
+    if "dispatcher" in row:
+        if row["dispatcher"] not in DISPATCHERS:
+            raise Unexpressed(f"dispatcher {row['dispatcher']}")
+        parallel["expert_dispatcher"] = DISPATCHERS[row["dispatcher"]]
     if tensor > 1:
         parallel["sequence"] = bool(row.get("sequence_parallel", True))
     if "all-to-all" in str(row.get("overlap", "")):

@@ -51,6 +51,8 @@ PLANS = [  # name, config, programs
                               "mini_batch: 64", 2048), ["megatron-lm", "deepspeed"]),
     ("mixtral", plan("mixtral-8x7b", 4, "tensor: 2, pipeline: 4, expert: 8, zero: 1", "mini_batch: 64", 4096),
      ["megatron-lm"]),
+    ("mixtral, parts of experts", plan("mixtral-8x7b", 4, "tensor: 2, pipeline: 4, expert: 4, expert_tensor: 2, zero: 1",
+                                       "mini_batch: 64", 4096), ["megatron-lm"]),
     ("deepseek-v3", plan("deepseek-v3", 128, "pipeline: 16, expert: 64, zero: 1, recompute: selective",
                          "split: auto, mini_batch: 1024", 4096), ["megatron-lm"]),
     ("gpt-oss", plan("gpt-oss-20b", 1, "expert: 8, zero: 1", "mini_batch: 16", 4096), ["megatron-lm"]),
@@ -64,6 +66,8 @@ PLANS = [  # name, config, programs
     ("qwen3, ZB-V", plan("qwen3-32b", 4, "tensor: 2, pipeline: 4, zero: 3", "schedule: zb-v, stages: 8, mini_batch: 64"),
      ["torchtitan"]),
     ("qwen3, experts", plan("qwen3-30b-a3b", 2, "tensor: 2, expert: 8, zero: 3", "mini_batch: 64"), ["torchtitan"]),
+    ("qwen3, parts of experts", plan("qwen3-30b-a3b", 2, "tensor: 2, expert: 8, expert_tensor: 2, zero: 3",
+                                     "mini_batch: 64"), ["torchtitan"]),
     *((preset, plan(preset, 64, "zero: 3", "mini_batch: 512", 4096), ["torchtitan"]) for preset in (
         "qwen3-8b", "qwen3-14b", "qwen3-235b-a22b", "deepseek-v2-lite", "deepseek-v2", "deepseek-v3", "gpt-oss-20b",
         "gpt-oss-120b")),

@@ -169,6 +169,17 @@ std::string no_expert_load(const Config& config, const Plan* plan) {
     return config.parallel.degrees.expert == 1 && plan != nullptr ? "every device has all experts" : "";
 }
 
+// Without expert parallelism, tokens leave their device only where tensor ranks gather them.
+std::string no_dispatcher(const Config& config, const Plan* plan) {
+    if (std::string why = no_experts(config, plan); !why.empty())
+        return why;
+    const Parallel& degrees = config.parallel.degrees;
+    const auto gathers = [](const ReleaseFacts& facts) { return facts.dispatcher == ExpertDispatcher::Gathered; };
+    const bool moves = degrees.expert_ranks() > 1 ||
+                       (degrees.tensor > 1 && (gathers(degrees.program()) || gathers(facts_of(degrees.release))));
+    return moves || plan == nullptr ? "" : "every device has all experts";
+}
+
 std::string no_delays(const Config& config, const Plan* plan) {
     if (config.training.anneal_steps.value_or(0) == 0)
         return {};
@@ -310,6 +321,7 @@ constexpr KeyRow kKeys[] = {
     {"pipeline.cuts", Read::Always, no_cuts},
     {"parallel.expert_load", Read::Always, no_expert_load},
     {"parallel.expert_kernels", Read::Always, no_experts},
+    {"parallel.expert_dispatcher", Read::Always, no_dispatcher},
     {"workload.activation_until_weight", Read::ByPlans, no_separate_weights},
     {"pipeline.aim", Read::ByPlans, no_auto},
     {"pipeline.effort", Read::ByPlans, no_auto},

@@ -47,7 +47,7 @@ double peak_flops_of(const DeviceMake& make, Precision precision) {
 double tokens_of_experts(const Setup& setup) {
     const Parallel& parallel = setup.parallel.degrees;
     const double tokens = 1.0 * setup.pipeline.micro_batch_size * setup.workload.options.sequence_length;
-    return tokens * parallel.expert / (parallel.context * parallel.tensor);
+    return tokens * parallel.expert_ranks() / (parallel.context * parallel.tensor);
 }
 
 void check_encoder(const Setup& setup, int parts) {

@@ -114,7 +114,7 @@ std::vector<int> partners_of(const Shape& shape) {
 // pair takes.
 void add_pairs(Costs& costs, const Setup& setup, const std::vector<std::vector<TransformerJob>>& jobs,
                const StageSplit& split, const Shape& shape) {
-    if (setup.parallel.degrees.expert == 1 || says_times_of_pairs(setup))
+    if (setup.parallel.degrees.expert_ranks() == 1 || says_times_of_pairs(setup))
         return;
     const std::vector<int> partners = partners_of(shape);
     const auto add = [&](std::vector<StageCost>& stages, const std::vector<TransformerJob>& together) {

@@ -48,6 +48,20 @@ std::optional<Refusal> refused_zero(const ExportedPlan& plan) {
     return std::nullopt;
 }
 
+// Experts have the tensor parallelism of the model or none (deepspeed/moe/layer.py, enable_expert_tensor_parallelism).
+std::optional<Refusal> refused_experts(const ExportedPlan& plan) {
+    const Parallel& parallel = plan.parallel;
+    if (parallel.expert_tensor != 1 && parallel.expert_tensor != parallel.tensor)
+        return Refusal{"parallel.expert_tensor",
+                       fmt::format("{} divides the width of an expert among all {} ranks of tensor parallelism or none",
+                                   kDeepSpeed, parallel.tensor),
+                       parallel.tensor == 1 ? "remove the key" : fmt::format("write 1 or {}", parallel.tensor)};
+    if (plan.parallel.expert_dispatcher.value_or(ExpertDispatcher::AllToAll) == ExpertDispatcher::AllToAll)
+        return std::nullopt;
+    return Refusal{"parallel.expert_dispatcher", fmt::format("{} sends a copy for each expert of a token", kDeepSpeed),
+                   "write expert_dispatcher: alltoall, or remove the key"};
+}
+
 bool is_half(Precision precision) { return precision == Precision::Bf16 || precision == Precision::Fp16; }
 
 std::optional<Refusal> refused_precision(const ExportedPlan& plan) {
@@ -90,7 +104,7 @@ std::optional<Refusal> refused_optimizer(const ExportedPlan& plan) {
 constexpr ArgumentRow kRows[] = {
     {"/train_batch_size", [](const ExportedPlan& plan) { return written(plan.global_batch()); }, refused_context},
     {"/train_micro_batch_size_per_gpu",
-     [](const ExportedPlan& plan) { return written(plan.pipeline.micro_batch_size); }},
+     [](const ExportedPlan& plan) { return written(plan.pipeline.micro_batch_size); }, refused_experts},
     {"/gradient_accumulation_steps", [](const ExportedPlan& plan) { return written(plan.pipeline.micro_batches); },
      refused_pipeline},
     {"/zero_optimization/stage", [](const ExportedPlan& plan) { return written(plan.parallel.zero); }, refused_zero},
@@ -142,8 +156,10 @@ std::string json_of_arguments(const std::vector<Argument>& arguments) {
 Notices notes_on_script(const ExportedPlan& plan) {
     const Parallel& parallel = plan.parallel;
     Notices notes;
-    const std::pair<std::string_view, int> degrees[] = {
-        {"pipeline", parallel.pipeline}, {"tensor", parallel.tensor}, {"expert", parallel.expert}};
+    const std::pair<std::string_view, int> degrees[] = {{"pipeline", parallel.pipeline},
+                                                        {"tensor", parallel.tensor},
+                                                        {"expert", parallel.expert},
+                                                        {"expert tensor", parallel.expert_tensor}};
     for (const auto& [name, degree] : degrees)
         if (degree > 1)
             notes.push_back(fmt::format("the training script sets the degree of {} parallelism, {}", name, degree));

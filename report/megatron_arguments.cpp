@@ -1,5 +1,6 @@
 // Arguments of Megatron-LM's pretrain_gpt.py (megatron/training/arguments.py, core 0.15 and 0.16).
 #include "report/layouts.h"
+#include "report/megatron_experts.h"
 #include "report/megatron_recompute.h"
 #include "report/megatron_types.h"
 #include "report/training_programs.h"
@@ -179,25 +180,6 @@ std::optional<Refusal> refused_optimizer(const ExportedPlan& plan) {
                    "write optimizer: adamw, or parallel.zero: 0"};
 }
 
-bool overlaps_experts(const ExportedPlan& plan) { return plan.release.overlap.expert && plan.parallel.expert > 1; }
-
-std::optional<Refusal> refused_expert_overlap(const ExportedPlan& plan) {
-    if (!overlaps_experts(plan))
-        return std::nullopt;
-    if (recomputes_blocks(plan))
-        return Refusal{"parallel.recompute",
-                       fmt::format("{} recomputes no blocks while messages of experts overlap passes", kMegatron),
-                       "write recompute: none or selective, or remove expert from parallel.overlap"};
-    if (plan.parallel.pipeline > 1 && plan.chunks() == 1)
-        return Refusal{"parallel.overlap",
-                       fmt::format("{} overlaps messages of experts in interleaved pipelines only", kMegatron),
-                       "write schedule: interleaved, or remove expert"};
-    return std::nullopt;
-}
-
-bool groups_experts(const ExportedPlan& plan) { return plan.release.experts == ExpertKernels::Grouped; }
-bool sends_once(const ExportedPlan& plan) { return plan.release.sends_once && plan.parallel.expert > 1; }
-
 constexpr std::string_view kAttentionBackends[] = {"flash", "fused", "unfused"};  // by AttentionKernels
 
 // In the order of the text.
@@ -214,7 +196,8 @@ constexpr ArgumentRow kRows[] = {
     {"--expert-model-parallel-size",
      [](const ExportedPlan& plan) { return written_if(plan.model.experts.has_value(), plan.parallel.expert); }},
     {"--expert-tensor-parallel-size",
-     [](const ExportedPlan& plan) { return written_if(plan.model.experts.has_value(), 1); }},
+     [](const ExportedPlan& plan) { return written_if(plan.model.experts.has_value(), plan.parallel.expert_tensor); },
+     refused_expert_tensor},
     {"--microbatch-group-size-per-virtual-pipeline-stage",
      [](const ExportedPlan& plan) -> ArgumentText {
          return interleaves(plan) ? written_if(group_of(plan) != plan.parallel.pipeline, group_of(plan)) : std::nullopt;
@@ -308,11 +291,12 @@ constexpr ArgumentRow kRows[] = {
          return written_if(plan.model.experts && !in_all_layers(plan.model, has), runs_of_layers(plan.model, has));
      }},
     {"--moe-grouped-gemm",
-     [](const ExportedPlan& plan) { return switched_on_if(plan.model.experts && groups_experts(plan)); }},
-    {"--moe-token-dispatcher-type",
      [](const ExportedPlan& plan) {
-         return written_if(plan.model.experts.has_value(), sends_once(plan) ? "flex" : "alltoall");
+         return switched_on_if(plan.model.experts && plan.release.experts == ExpertKernels::Grouped);
      }},
+    {"--moe-token-dispatcher-type",
+     [](const ExportedPlan& plan) { return written_if(plan.model.experts.has_value(), dispatcher_of(plan)); },
+     refused_dispatcher},
     {"--moe-enable-deepep",
      [](const ExportedPlan& plan) { return switched_on_if(plan.model.experts && sends_once(plan)); }},
     {"--normalization",

@@ -134,14 +134,21 @@ std::optional<Refusal> refused_zero(const ExportedPlan& plan) {
 
 std::optional<Refusal> refused_experts(const ExportedPlan& plan) {
     const Parallel& parallel = plan.parallel;
+    const int tensor = parallel.tensor, parts = parallel.expert_tensor;
     if (!plan.model.experts)
         return std::nullopt;
-    if (parallel.expert == 1 && parallel.tensor > 1)
-        return Refusal{"parallel.expert",
-                       fmt::format("{} divides experts among the {} ranks of tensor parallelism, if not among others",
-                                   kTitan, parallel.tensor),
-                       "write a degree above 1, or parallel.tensor: 1"};
-    const int group = replicas_of(parallel).sharded * parallel.context * parallel.tensor;
+    if (parallel.expert == 1 && tensor > 1 && parts == 1)
+        return Refusal{
+            "parallel.expert",
+            fmt::format("{} divides experts among the {} ranks of tensor parallelism, if not among others", kTitan,
+                        tensor),
+            fmt::format("write parallel.expert_tensor: {}, a degree above 1, or parallel.tensor: 1", tensor)};
+    if (parts != 1 && parts != tensor)
+        return Refusal{"parallel.expert_tensor",
+                       fmt::format("{} divides the width of an expert among all {} ranks of tensor parallelism or none",
+                                   kTitan, tensor),
+                       fmt::format("write {}", tensor == 1 ? "1" : fmt::format("1 or {}", tensor))};
+    const int group = replicas_of(parallel).sharded * parallel.context * tensor / parts;
     if (group % parallel.expert != 0)
         return Refusal{"parallel.expert",
                        fmt::format("{} divides experts among ranks that share weights, {} of a stage, not {}", kTitan,
@@ -150,6 +157,10 @@ std::optional<Refusal> refused_experts(const ExportedPlan& plan) {
     if (plan.release.experts == ExpertKernels::Sequential)
         return Refusal{"parallel.expert_kernels", fmt::format("{} computes experts in one call", kTitan),
                        "write expert_kernels: grouped"};
+    if (parallel.expert_dispatcher.value_or(ExpertDispatcher::Gathered) != ExpertDispatcher::Gathered)
+        return Refusal{"parallel.expert_dispatcher",
+                       fmt::format("{} gathers the tokens of the ranks of tensor parallelism", kTitan),
+                       "write expert_dispatcher: gathered, or remove the key"};
     if (parallel.expert > 1 && plan.release.overlap.expert)
         return Refusal{"parallel.overlap", fmt::format("{} overlaps messages of experts only in DualPipeV", kTitan),
                        "remove expert"};
@@ -323,7 +334,7 @@ constexpr ArgumentRow kRows[] = {
      [](const ExportedPlan& plan) { return written_if(plan.model.experts.has_value(), plan.parallel.expert); },
      refused_experts},
     {"parallelism.expert_tensor_parallel_degree",
-     [](const ExportedPlan& plan) { return written_if(plan.model.experts.has_value(), 1); }},
+     [](const ExportedPlan& plan) { return written_if(plan.model.experts.has_value(), plan.parallel.expert_tensor); }},
     {"parallelism.pipeline_parallel_degree", [](const ExportedPlan& plan) { return written(plan.parallel.pipeline); }},
     {"parallelism.pipeline_parallel_schedule",
      [](const ExportedPlan& plan) -> ArgumentText {

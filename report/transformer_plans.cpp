@@ -41,9 +41,8 @@ double price_of_training(const PlanSearch& search, const ClusterRate& rate) {
 bool is_shown(const PlanSearch& search, const ChoicePart& part) {
     const SearchSetup& setup = search.problem.setup;
     const std::vector<FoundPlan>& plans = search.result.plans;
-    if (part.of_slices)
-        return std::ranges::any_of(plans, [](const FoundPlan& plan) { return plan.choice.slices > 1; });
-    return (!part.of_experts || setup.workload.transformer->experts) &&
+    return (part.says == nullptr || std::ranges::any_of(plans, part.says, &FoundPlan::choice)) &&
+           (!part.of_experts || setup.workload.transformer->experts) &&
            (!part.of_offload || setup.search.offload != SearchConfig::Recompute::None);
 }
 

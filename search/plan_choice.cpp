@@ -130,8 +130,12 @@ std::vector<ChoicePart> parts_of(const PlanChoice& choice) {
             part.text += fmt::format(" x {} stages", choice.chunks());
             part.mark += fmt::format("\u00d7{}", choice.chunks());
         }
-        part.of_experts = facts.degree == Degree::Expert;
-        part.is_said = !part.of_experts || choice.degrees.expert > 1;
+        part.of_experts = facts.degree == Degree::Expert || facts.degree == Degree::ExpertTensor;
+        part.is_said = !part.of_experts || facts.value(choice.degrees) > 1;
+        if (facts.degree == Degree::ExpertTensor) {
+            part.says = [](const PlanChoice& plan) { return plan.degrees.expert_tensor > 1; };
+            part.mark = part.is_said ? part.mark : "";
+        }
         parts.push_back(std::move(part));
         const std::string size = std::to_string(choice.micro_batch_size);
         if (facts.degree == Degree::Data)
@@ -141,7 +145,7 @@ std::vector<ChoicePart> parts_of(const PlanChoice& choice) {
     const std::string value = fmt::format("{}{}", choice.slices, of_time ? " time" : "");
     parts.push_back({"slices", value, fmt::format("{} slices{}", choice.slices, of_time ? " of equal time" : ""),
                      is_cut ? "slices " + value : ""});
-    parts.back().of_slices = true;
+    parts.back().says = [](const PlanChoice& plan) { return plan.slices > 1; };
     parts.back().is_said = is_cut;
     const std::string offloaded = print_offloaded(choice);
     ChoicePart& part = parts.emplace_back(ChoicePart{"offloaded", "none", offloaded, offloaded});

@@ -81,8 +81,9 @@ struct ChoicePart {
     std::string value;  // cell of this column: "4 x 5"
     std::string text;   // in a sentence: "pipeline 4 x 5 stages"
     std::string mark;   // in a chart: "PP4\u00d75"
-    bool of_experts = false, of_slices = false, of_offload = false;
-    bool is_said = true;  // in a sentence
+    bool of_experts = false, of_offload = false;
+    bool is_said = true;                        // in a sentence
+    bool (*says)(const PlanChoice&) = nullptr;  // in a table if any plan does (null: always)
 };
 std::vector<ChoicePart> parts_of(const PlanChoice& choice);
 

@@ -171,6 +171,11 @@ void wait_for_messages(const Yaml& at, TransferMode& mode) {
         mode.exchange = TransferMode::Exchange::Blocking;
 }
 
+std::string print_expert_tensor(const Config& config) {
+    const int degree = config.parallel.degrees.expert_tensor;
+    return degree == 1 ? "" : std::to_string(degree);
+}
+
 template <auto member>
 constexpr KeyValue<Config> degree_key() {
     KeyValue<Config> degree = integer_key<kParallel, kOfAll, member>(1, kHighestDegree);
@@ -187,6 +192,9 @@ constexpr ConfigKey kParallelKeys[] = {
      kOfTransformers},
     {"expert", degree_key<&Parallel::expert>(), KeyShown::Always, "",
      "devices of a stage that share the experts of a layer", kOfTransformers},
+    {"expert_tensor", printed_as(degree_key<&Parallel::expert_tensor>(), print_expert_tensor), KeyShown::IfSet, "1",
+     "devices that share the width of each expert (expert tensor parallelism), see [experts](clusters.md#experts)",
+     kOfTransformers},
     {"expert_load",
      {special("1 to 1000000, or `{skew, seed}`", "%", schema_of_expert_load), read_expert_load, print_expert_load},
      KeyShown::IfSet,
@@ -196,6 +204,11 @@ constexpr ConfigKey kParallelKeys[] = {
      kOfTransformers},
     {"expert_kernels", choice_key<kParallel, kOfAll, &Parallel::expert_kernels>(), KeyShown::IfSet, "the release's",
      "`grouped`: a device computes all its experts in one call. `sequential`: one after the other", kOfTransformers},
+    {"expert_dispatcher", choice_key<kParallel, kOfAll, &Parallel::expert_dispatcher>(), KeyShown::IfSet,
+     "the release's",
+     "how tokens reach their experts. `alltoall`: a copy for each expert. `gathered`: the same, after the devices of "
+     "`tensor` have gathered their tokens. `deepep`: once to each device that has some of a token's experts",
+     kOfTransformers},
     {"sequence", flag_key<kParallel, kOfAll, &Parallel::sequence>(), KeyShown::Always, "true with `tensor`",
      "norms and residual sums are shared by the devices of `tensor`, too (sequence parallelism)", kOfTransformers},
     {"zero", degrees_key<Degree::Zero>(), KeyShown::Always, "",
@@ -285,6 +298,29 @@ void check_modules(const Yaml& at, ModuleSet set, const Transformer& model) {
                     fmt::format("leave {} out", missing->name));
 }
 
+void check_experts(const Yaml& at, const Parallel& parallel, const Transformer& model) {
+    const int expert = parallel.expert, parts = parallel.expert_tensor, devices = parallel.holders();
+    const std::int64_t ranks = std::int64_t{expert} * parts;
+    if (ranks == 1)
+        return;
+    if (!model.experts) {
+        at[expert > 1 ? "expert" : "expert_tensor"].complain(fmt::format("{} has no experts", model.name),
+                                                             "remove the key");
+        return;
+    }
+    const bool fits = divides(at["expert"], expert, model.experts->count,
+                              fmt::format("the {} experts of {}", model.experts->count, model.name)) &&
+                      divides(at["expert_tensor"], parts, model.experts->width,
+                              fmt::format("the width {} of an expert of {}", model.experts->width, model.name)) &&
+                      divides(at["expert"], expert, devices, fmt::format("the {} devices of a stage", devices));
+    if (fits && devices % ranks != 0)
+        at["expert_tensor"].complain(
+            fmt::format("'parallel.expert' {} x 'parallel.expert_tensor' {} are {} devices, which do not divide the {} "
+                        "devices of a stage",
+                        expert, parts, ranks, devices),
+            fmt::format("write a divisor of {}", devices / expert));
+}
+
 void check_degrees(const Yaml& at, const Parallel& parallel, const Config& config) {
     const Transformer& model = *config.workload.transformer;
     check_modules(at["recompute"], parallel.recompute, model);
@@ -305,14 +341,7 @@ void check_degrees(const Yaml& at, const Parallel& parallel, const Config& confi
     if (parallel.zero_group > 0)
         divides(at["zero_group"], parallel.zero_group, parallel.replicas(),
                 fmt::format("the {} replicas", parallel.replicas()));
-    if (parallel.expert == 1)
-        return;
-    if (!model.experts)
-        at["expert"].complain(fmt::format("{} has no experts", model.name), "remove the key");
-    else if (divides(at["expert"], parallel.expert, model.experts->count,
-                     fmt::format("the {} experts of {}", model.experts->count, model.name)))
-        divides(at["expert"], parallel.expert, parallel.holders(),
-                fmt::format("the {} devices of a stage", parallel.holders()));
+    check_experts(at, parallel, model);
 }
 
 // Each replica has equally many full micro-batches.

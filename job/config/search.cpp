@@ -293,6 +293,8 @@ constexpr ConfigKey kSearchKeys[] = {
      "powers of two up to 8, with at least 1024 tokens for each device", "degrees of `parallel.context`", kOfClusters},
     {"expert", tried_degrees_key<Degree::Expert>(), KeyShown::IfSet, "divisors of the number of experts",
      "degrees of `parallel.expert`", kOfClusters},
+    {"expert_tensor", tried_degrees_key<Degree::ExpertTensor>(), KeyShown::IfSet, "`[1]`",
+     "degrees of `parallel.expert_tensor`", kOfClusters},
     {"chunks", counts_key<kSearch, &Search::chunks>(kMostStages), KeyShown::IfSet,
      "1, and up to 8 that give all stages equally many blocks", "stages of each device", kOfClusters},
     {"slices", counts_key<kSearch, &Search::slices>(kMostSlices, 2), KeyShown::IfSet, "`[2, 4, 8]`",

@@ -78,6 +78,9 @@ std::vector<int> usual_expert(const SearchSetup& setup) {
                         [&](int degree) { return degree == 1 || model.experts->count % degree == 0; });
 }
 
+std::vector<int> only_one(const SearchSetup&) { return {1}; }
+std::vector<int> usual_zero(const SearchSetup&) { return {0, 1, 3}; }
+
 std::vector<int> usual_recompute(const SearchSetup& setup) {
     std::vector<int> values;
     const bool saves_scores = setup.parallel.degrees.program().attention == AttentionKernels::Unfused;
@@ -94,9 +97,9 @@ struct SearchedDegree {
     std::vector<int> (*usual)(const SearchSetup& setup);
 };
 constexpr SearchedDegree kSearched[] = {
-    {Degree::Pipeline, usual_pipeline},   {Degree::Tensor, usual_tensor},
-    {Degree::Context, usual_context},     {Degree::Expert, usual_expert},
-    {Degree::Recompute, usual_recompute}, {Degree::Zero, [](const SearchSetup&) { return std::vector{0, 1, 3}; }},
+    {Degree::Pipeline, usual_pipeline}, {Degree::Tensor, usual_tensor},   {Degree::Context, usual_context},
+    {Degree::Expert, usual_expert},     {Degree::ExpertTensor, only_one}, {Degree::Recompute, usual_recompute},
+    {Degree::Zero, usual_zero},
 };
 
 const std::vector<std::vector<int>>& items_of(const DegreeLists& lists, Degree degree) {
@@ -142,6 +145,13 @@ std::set<int> values_in(const std::vector<std::vector<int>>& items) {
     return values;
 }
 
+// Whether the cluster has the ranks that such parts of experts need.
+bool divides_experts(const SearchSetup& setup, const Parallel& degrees) {
+    const Transformer& model = *setup.workload.transformer;
+    return model.experts && model.experts->width % degrees.expert_tensor == 0 &&
+           std::int64_t{degrees.expert} * degrees.expert_tensor <= std::ssize(setup.parallel.ranks->devices);
+}
+
 }  // namespace
 
 std::vector<PlanChoice> ways_to_share_layers(const SearchSetup& setup) {
@@ -166,7 +176,9 @@ std::vector<PlanChoice> ways_to_share_layers(const SearchSetup& setup) {
     std::vector<PlanChoice> with_sizes;
     for (PlanChoice& each : ways) {
         Parallel& degrees = each.degrees;
-        degrees.data = std::max(1, degrees.expert / (degrees.tensor * degrees.context));
+        if (degrees.expert_tensor > 1 && !divides_experts(setup, degrees))
+            continue;
+        degrees.data = std::max(1, degrees.expert_ranks() / (degrees.tensor * degrees.context));
         degrees.sequence = takes_sequence(setup, degrees.tensor);
         if (setup.workload.transformer->most_tensor_ranks() % degrees.tensor == 0 &&
             setup.workload.options.sequence_length % degrees.context == 0)
@@ -319,6 +331,7 @@ std::optional<PlanChoice> choice_of(const Recipe& recipe, const SearchSetup& set
     choice.degrees.pipeline = recipe.pipeline;
     choice.degrees.context = recipe.context;
     choice.degrees.expert = recipe.expert;
+    choice.degrees.expert_tensor = 1;
     choice.degrees.zero = recipe.zero;
     choice.degrees.zero_group = 0;
     choice.degrees.recompute = recipe.recompute;

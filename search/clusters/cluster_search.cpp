@@ -370,7 +370,7 @@ private:
 
 DegreesKey degrees_key(const PlanChoice& choice) {
     const Parallel& own = choice.degrees;
-    DegreesKey key{own.tensor, own.pipeline, own.context, own.expert};
+    DegreesKey key{own.tensor, own.pipeline, own.context, own.expert, own.expert_tensor};
     for (const Parallel& of_device : choice.of_stages)
         key.insert(key.end(), {of_device.tensor, of_device.context});
     return key;

@@ -9,7 +9,7 @@
 
 namespace pw {
 
-// Degrees of tensor, pipeline, context and expert: of all stages, or of each stage.
+// Degrees of tensor, pipeline, context, expert and expert_tensor: of all stages, or of each stage.
 using DegreesKey = std::vector<int>;
 DegreesKey degrees_key(const PlanChoice& choice);
 

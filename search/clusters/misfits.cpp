@@ -55,6 +55,16 @@ constexpr MisfitRow kMisfits[] = {
                               : fmt::format("{} has no experts", model.name);
      },
      "list 1, or leave the key out"},
+    {Misfit::ExpertTensor, "search.expert_tensor",
+     [](const SearchSetup& setup) {
+         const Transformer& model = *setup.workload.transformer;
+         return model.experts ? fmt::format(
+                                    "no degree of expert_tensor divides the width {} of an expert of {} and, with "
+                                    "expert, the devices of a stage",
+                                    model.experts->width, model.name)
+                              : fmt::format("{} has no experts", model.name);
+     },
+     "list 1, or leave the key out"},
     {Misfit::Stages, "search.chunks",
      [](const SearchSetup& setup) {
          return fmt::format(
@@ -134,6 +144,9 @@ Misfit complete_choice(const SearchSetup& setup, PlanChoice& choice) {
         if (of->expert > 1 &&
             (!model.experts || model.experts->count % of->expert != 0 || of->holders() % of->expert != 0))
             return Misfit::Experts;
+        if (of->expert_tensor > 1 && (!model.experts || model.experts->width % of->expert_tensor != 0 ||
+                                      of->holders() / of->expert % of->expert_tensor != 0))
+            return Misfit::ExpertTensor;
     }
     if (slots_of_stages(model.layers, choice.stages) < choice.stages ||
         !takes_stages(searched_schedule(setup, choice.schedule), choice))

@@ -9,7 +9,18 @@
 namespace pw {
 
 // Why a choice cannot be run, in the order in which it is checked.
-enum class Misfit : std::uint8_t { None, Heads, Sequence, Devices, ZeroGroup, Experts, Stages, Slices, MiniBatch };
+enum class Misfit : std::uint8_t {
+    None,
+    Heads,
+    Sequence,
+    Devices,
+    ZeroGroup,
+    Experts,
+    ExpertTensor,
+    Stages,
+    Slices,
+    MiniBatch
+};
 
 // Completes a choice whose degrees, schedule and size are set.
 Misfit complete_choice(const SearchSetup& setup, PlanChoice& choice);

@@ -101,6 +101,13 @@ class Rows(unittest.TestCase):
             "pipeline": {"schedule": "interleaved", "stages": 20, "mini_batch": 128, "micro_batch_size": 1},
             "training": {"precision": "fp8", "optimizer": "adamw"}})
 
+    def test_experts_are_divided_and_sent_as_the_row_says(self):
+        parallel = cluster_rows.parallel_of({**ROW, "expert": 2, "expert_tensor": 4, "dispatcher": "all-to-all"})
+        self.assertEqual((parallel["expert"], parallel["expert_tensor"], parallel["expert_dispatcher"]), (2, 4, "alltoall"))
+        self.assertNotIn("expert_dispatcher", cluster_rows.parallel_of(ROW))
+        with self.assertRaisesRegex(cluster_rows.Unexpressed, "dispatcher pigeons"):
+            cluster_rows.parallel_of({**ROW, "dispatcher": "pigeons"})
+
     def test_links_in_words_have_their_adapters(self):
         self.assertEqual(cluster_rows.link_in_words("roce-8x200-per-host", 4),
                          {"bandwidth": "200 Gbit/s", "latency": "14 us", "adapters": 8})

@@ -156,6 +156,31 @@ TEST(Parallel, DividesHeadsOfMamba) {
     expect_says(refused("model: nemotron-h-8b, lora: {rank: 8}", "tensor: 2"), {"have no adapters", "remove the key"});
 }
 
+TEST(Parallel, DividesExpertsAmongTheirRanks) {
+    const auto with = [](const std::string& parallel) {
+        return load(
+            "{workload: {model: mixtral-8x7b, sequence_length: 4096}, cluster: {hosts: 1, devices_per_host: 8, "
+            "device: h100-sxm-80}, parallel: {" +
+            parallel + "}, pipeline: {mini_batch: 8}, training: {precision: bf16}}");
+    };
+    const Config config = with("tensor: 4, expert: 2, expert_tensor: 4, expert_dispatcher: alltoall");
+    EXPECT_EQ(config.parallel.degrees.expert_tensor, 4);
+    EXPECT_EQ(config.parallel.degrees.program().dispatcher, ExpertDispatcher::AllToAll);
+    EXPECT_EQ(load(config.yaml).yaml, config.yaml);
+    EXPECT_FALSE(contains(with("tensor: 4, expert_tensor: 1").yaml, "expert_tensor"));
+    const auto refused = [&](const std::string& parallel) { return refusal([&] { with(parallel); }); };
+    expect_says(refused("expert: 4, expert_tensor: 4"),
+                {"'parallel.expert' 4 x 'parallel.expert_tensor' 4 are 16 devices", "do not divide the 8 devices",
+                 "write a divisor of 2"});
+    expect_says(refused("expert: 8, expert_tensor: 14336"), {"are 114688 devices"});
+    expect_says(refused("expert: 1000000, expert_tensor: 1000000"), {"does not divide the 8 experts"});
+    expect_says(refused("expert_tensor: 3"), {"does not divide the width 14336 of an expert of mixtral-8x7b"});
+    expect_says(refused("expert: 8, pipeline: 4"), {"'parallel.expert' is 8", "does not divide the 2 devices"});
+    expect_says(refused("expert_dispatcher: allgather"), {"expert_dispatcher", "gathered"});
+    expect_says(refusal([&] { load(text_of("tensor: 4, expert_tensor: 4", kBatch)); }),
+                {"llama-3-70b has no experts", "remove the key"});
+}
+
 TEST(Parallel, RefusesWhatDoesNotFit) {
     const auto refused = [](const std::string& parallel, const std::string& pipeline = kBatch) {
         return refusal([&] { load(text_of(parallel, pipeline)); });

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <utility>
 
 namespace pw {
 
@@ -19,21 +20,22 @@ namespace {
 
 // The keys of a plan, as the search and the loop both name it.
 struct Numbers {
-    int tensor, pipeline, context, expert, size, zero;
+    int tensor, pipeline, context, expert, expert_tensor, size, zero;
     std::string recompute;
     Ordered order;
 
     std::string name() const {
-        return fmt::format("{} x {}, {} {}, {} {} {} {}, {}, {} {}", order.schedule, order.chunks, order.slices,
-                           order.lengths, tensor, pipeline, context, expert, size, zero, recompute);
+        return fmt::format("{} x {}, {} {}, {} {} {} {} {}, {}, {} {}", order.schedule, order.chunks, order.slices,
+                           order.lengths, tensor, pipeline, context, expert, expert_tensor, size, zero, recompute);
     }
 };
 
 // Returns the prediction of one config of the space; nothing if the config is a mistake.
 std::optional<Tried> tried(const Numbers& own, const Space& space) {
     const std::vector<std::string> set = {
-        fmt::format("parallel={{tensor: {}, pipeline: {}, context: {}, expert: {}, zero: {}, recompute: {}}}",
-                    own.tensor, own.pipeline, own.context, own.expert, own.zero, own.recompute),
+        fmt::format("parallel={{tensor: {}, pipeline: {}, context: {}, expert: {}, expert_tensor: {}, zero: {}, "
+                    "recompute: {}}}",
+                    own.tensor, own.pipeline, own.context, own.expert, own.expert_tensor, own.zero, own.recompute),
         fmt::format("pipeline={{schedule: {}, stages: {}, mini_batch: {}, micro_batch_size: {}{}}}", own.order.schedule,
                     own.pipeline * own.order.chunks, space.mini_batch, own.size,
                     own.order.slices == 1
@@ -42,8 +44,10 @@ std::optional<Tried> tried(const Numbers& own, const Space& space) {
     try {
         Notices notices;
         const Report report = predicted_report(make_job(load(space.base, set), notices), false);
-        return Tried{own.name(), fmt::format("{} {} {} {}", own.tensor, own.pipeline, own.context, own.expert),
-                     report.metrics.step_time, largest_reserved(report), fits(report)};
+        return Tried{
+            own.name(),
+            fmt::format("{} {} {} {} {}", own.tensor, own.pipeline, own.context, own.expert, own.expert_tensor),
+            report.metrics.step_time, largest_reserved(report), fits(report)};
     } catch (const Error& error) {
         EXPECT_EQ(error.code(), ExitCode::BadInput) << error.what();
         return std::nullopt;
@@ -52,8 +56,12 @@ std::optional<Tried> tried(const Numbers& own, const Space& space) {
 
 // Predicts every config of the space with these degrees of tensor and pipeline.
 void try_all(int tensor, int pipeline, const Space& space, std::vector<Tried>& all) {
+    std::vector<std::pair<int, int>> divisions;
+    for (const int expert : space.expert)
+        for (const int parts : space.expert_tensor)
+            divisions.emplace_back(expert, parts);
     for (const int context : space.context)
-        for (const int expert : space.expert)
+        for (const auto& [expert, parts] : divisions)
             for (const int size : space.sizes)
                 for (const int zero : space.zero)
                     for (const std::string& recompute : space.recompute)
@@ -62,7 +70,7 @@ void try_all(int tensor, int pipeline, const Space& space, std::vector<Tried>& a
                                 continue;
                             if (pipeline * order.chunks > 16)  // blocks of the small model
                                 continue;
-                            const Numbers own{tensor, pipeline, context, expert, size, zero, recompute, order};
+                            const Numbers own{tensor, pipeline, context, expert, parts, size, zero, recompute, order};
                             if (const std::optional<Tried> one = tried(own, space))
                                 all.push_back(*one);
                         }
@@ -74,6 +82,7 @@ std::string name_of_plan(const FoundPlan& plan) {
                    own.pipeline,
                    own.context,
                    own.expert,
+                   own.expert_tensor,
                    plan.choice.micro_batch_size,
                    own.zero,
                    print_modules(own.recompute),

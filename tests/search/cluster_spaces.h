@@ -22,6 +22,7 @@ struct Space {
     std::vector<int> tensor, pipeline, context, expert, sizes, zero;
     std::vector<std::string> recompute;
     std::vector<Ordered> schedules;
+    std::vector<int> expert_tensor = {1};
 };
 
 struct Tried {

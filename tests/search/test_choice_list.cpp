@@ -97,6 +97,16 @@ TEST(ChoiceList, RefusesListsThatLeaveNothing) {
     expect_says(refused("search.context=[3]"), {"search.context", "divides the 4096 tokens"});
     expect_says(refused("search.pipeline=[3]"), {"search", "divides the 8 devices"});
     expect_says(refused("search.expert=[2]"), {"search.expert", "llama-3.2-1b has no experts"});
+    expect_says(refused("search.expert_tensor=[2]"), {"search.expert_tensor", "llama-3.2-1b has no experts"});
+    const auto with_experts = [](const std::string& set) {
+        return refusal([&] { search_cluster(load(kSmall, {"workload.model=qwen3-30b-a3b", set})); });
+    };
+    expect_says(with_experts("search.expert_tensor=[5]"),
+                {"search.expert_tensor", "divides the width 768 of an expert of qwen3-30b-a3b"});
+    expect_says(with_experts("search={mini_batch: 8, expert: [8], expert_tensor: [1000000]}"),
+                {"divides the width 768 of an expert"});
+    expect_says(with_experts("search={mini_batch: 8, expert: [8], expert_tensor: [2]}"),
+                {"expert_tensor: [2]", "with expert, the devices of a stage"});
     expect_says(refused("search.chunks=[32]"), {"search.chunks", "the 16 blocks do not fill them"});
     expect_says(refused("search={mini_batch: 7, micro_batch_sizes: [2]}"),
                 {"{mini_batch: 7", "7 sequences cannot be divided"});

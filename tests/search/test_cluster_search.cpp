@@ -34,7 +34,7 @@ workload: {model: deepseek-v2-lite, sequence_length: 4096}
 cluster: {hosts: 2, devices_per_host: 8, device: h100-sxm-80, memory: 60 GB, between: {link: ndr400, adapters: 8}}
 training: {precision: bf16, optimizer: adamw}
 search: {mini_batch: 32, micro_batch_sizes: [1], chunks: [1], zero: [0, 1], recompute: [none], pipeline: [1, 2, 4],
-         expert: [1, 4, 8], unequal_blocks: false}
+         expert: [1, 4, 8], expert_tensor: [1, 2], unequal_blocks: false}
 )";
 
 // Layers of Mamba-2, of attention and of MLPs differ in times and sizes, and a module predicts a further token.
@@ -61,7 +61,8 @@ Space small_space() {
 }
 
 Space space_with_experts() {
-    return {kWithExperts, 16, 32, {1, 2, 4, 8}, {1, 2, 4}, {1, 2, 4}, {1, 4, 8}, {1}, {0, 1}, {"none"}, {{"1f1b", 1}}};
+    return {kWithExperts, 16,  32,     {1, 2, 4, 8}, {1, 2, 4},     {1, 2, 4},
+            {1, 4, 8},    {1}, {0, 1}, {"none"},     {{"1f1b", 1}}, {1, 2}};
 }
 
 Space space_of_hybrid() {

@@ -71,10 +71,12 @@ double seconds_at(const std::vector<std::pair<double, double>>& rows, double byt
 
 double moved_share(int ranks) { return static_cast<double>(ranks - 1) / ranks; }
 
+double way_out_of_device(const Fabric& fabric) { return fabric.way_out() / fabric.domain; }
+
 double inside_seconds(Collective kind, double bytes, int ranks, const Fabric& fabric) {
     const double moved = bytes * moved_share(ranks);
     if (kind == Collective::AllToAll)
-        return kFixed + moved / (kAllToAllShare * fabric.inside.bandwidth);
+        return exchange_seconds({.inside = moved}, fabric);
     const AllReduceTable* table = nearest_table(fabric.inside_name, ranks);
     const bool reduces = kind == Collective::AllReduce;
     if (table == nullptr)
@@ -93,13 +95,11 @@ double inside_seconds(Collective kind, double bytes, int ranks, const Fabric& fa
 double across_seconds(Collective kind, double bytes, const RankGroup& group, int in_domain, const Fabric& fabric) {
     const int domains = (group.ranks + in_domain - 1) / in_domain;
     const double hop = static_cast<double>(fabric.between->latency) * 1e-9;
-    const double own_share = fabric.way_out() / fabric.domain;  // of each device
-    if (kind == Collective::AllToAll) {
-        const double leaving = bytes * (group.ranks - in_domain) / group.ranks;
-        const double staying = bytes * (in_domain - 1) / group.ranks;
-        return kFixed + hop + std::max(leaving / own_share, staying / (kAllToAllShare * fabric.inside.bandwidth));
-    }
-    double bandwidth = own_share * in_domain;
+    if (kind == Collective::AllToAll)
+        return exchange_seconds({.inside = bytes * (in_domain - 1) / group.ranks,
+                                 .outside = bytes * (group.ranks - in_domain) / group.ranks},
+                                fabric);
+    double bandwidth = way_out_of_device(fabric) * in_domain;
     if (in_domain > 1)
         bandwidth = std::min(bandwidth, kShare * fabric.inside.bandwidth);
     const bool reduces = kind == Collective::AllReduce;
@@ -122,6 +122,14 @@ double collective_seconds(Collective kind, double bytes, const RankGroup& group,
     const int in_domain = fabric.between ? group.in_domain(fabric) : group.ranks;
     return in_domain >= group.ranks ? inside_seconds(kind, bytes, group.ranks, fabric)
                                     : across_seconds(kind, bytes, group, in_domain, fabric);
+}
+
+double exchange_seconds(const SentBytes& sent, const Fabric& fabric) {
+    const double inside = sent.inside / (kAllToAllShare * fabric.inside.bandwidth);
+    if (sent.outside == 0)
+        return kFixed + inside;
+    const double hop = static_cast<double>(fabric.between->latency) * 1e-9;
+    return kFixed + hop + std::max(sent.outside / way_out_of_device(fabric), inside);
 }
 
 double message_seconds(double bytes, int stride, const Fabric& fabric) {

@@ -41,6 +41,14 @@ struct RankGroup {
 // what a rank has before an all-to-all.
 double collective_seconds(Collective kind, double bytes, const RankGroup& group, const Fabric& fabric);
 
+// What a rank sends to other ranks of its domain, and out of its domain.
+struct SentBytes {
+    double inside = 0, outside = 0;
+};
+
+// Returns the seconds in which all ranks send these bytes to the ranks of their groups at the same time.
+double exchange_seconds(const SentBytes& sent, const Fabric& fabric);
+
 // Returns the seconds of a message to the device that is `stride` devices away, if all devices send a message.
 double message_seconds(double bytes, int stride, const Fabric& fabric);
 

@@ -114,8 +114,11 @@ void TransformerLayers::add_parts(Sum& sum, const LayerForm& form) const {
         save_output(false);
     }
     freeze(sum);
-    // Parts that all tensor ranks compute together. Routed experts have messages of their own.
-    const bool has_dense = form.feed == Feed::Mlp || (form.feed == Feed::Experts && model.experts->shared_width > 0);
+    // Parts that all tensor ranks compute together. Routed experts have messages of their own. torchtitan gathers their
+    // tokens, too, once for shared and routed experts.
+    const bool gathers = job_.parallel.program().dispatcher == ExpertDispatcher::Gathered;
+    const bool has_dense =
+        form.feed == Feed::Mlp || (form.feed == Feed::Experts && (gathers || model.experts->shared_width > 0));
     const int parts = (form.mixer != Mixer::None ? 1 : 0) + (has_dense ? 1 : 0);
     if (job_.parallel.tensor == 1 || parts == 0)
         return;

@@ -14,7 +14,7 @@
 
 namespace pw {
 
-enum class Degree : std::uint8_t { Tensor, Pipeline, Context, Expert, Data, Zero, Recompute };
+enum class Degree : std::uint8_t { Tensor, Pipeline, Context, Expert, ExpertTensor, Data, Zero, Recompute };
 
 inline constexpr int kHighestDegree = 1'000'000;
 
@@ -65,6 +65,8 @@ inline constexpr std::array kDegrees = {
         {.degree = Degree::Context, .name = "context", .mark = "CP", .by_stage = true, .divides_layers = true}),
     degree_rows::with_member<&Parallel::expert>(
         {.degree = Degree::Expert, .name = "expert", .mark = "EP", .divides_layers = true}),
+    degree_rows::with_member<&Parallel::expert_tensor>(
+        {.degree = Degree::ExpertTensor, .name = "expert_tensor", .mark = "ETP", .divides_layers = true}),
     degree_rows::with_member<&Parallel::data>({.degree = Degree::Data, .name = "data", .mark = "DP"}),
     degree_rows::with_member<&Parallel::zero>({.degree = Degree::Zero,
                                                .name = "zero",

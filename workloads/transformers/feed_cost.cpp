@@ -2,7 +2,6 @@
 #include "workloads/transformers/layer_sum.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace pw {
 
@@ -17,15 +16,52 @@ constexpr ModuleSet kExperts = set_of(BlockModule::Experts, BlockModule::Operato
 
 }  // namespace
 
-// Returns the copies that leave with a dispatch that sends a token once to every domain with one of its experts, and
-// copies the token to its experts inside the domain (DeepEP). Experts are equally likely.
-double TransformerLayers::copies_to_domains(double copies) const {
-    const int ranks = job_.parallel.expert, in_domain = RankGroup{ranks, 1}.in_domain(job_.fabric);
-    const int domains = job_.fabric.between ? (ranks + in_domain - 1) / in_domain : 1;
-    if (domains == 1)
-        return copies;
-    const double active = job_.model.experts->active;
-    return copies * domains * (1 - std::pow(1 - 1.0 / domains, active)) / active;
+// Returns how many of `parts` equal parts of the experts have some of a token's experts, if all choices of different
+// experts are equally likely.
+double TransformerLayers::parts_with_experts(int parts) const {
+    const Experts& experts = *job_.model.experts;
+    const double elsewhere = experts.count - per_rank(experts.count, parts);
+    double has_none = 1;
+    for (int chosen = 0; chosen < experts.active; ++chosen)
+        has_none *= std::max(0.0, elsewhere - chosen) / (experts.count - chosen);
+    return parts * (1 - has_none);
+}
+
+// Returns what a rank sends with DeepEP, whose tokens have `bytes` together. A token leaves its domain once for each
+// other domain with some of its experts. There, a rank with the sender's place passes the token on to the ranks with
+// its experts (deepseek-ai/DeepEP, csrc/kernels/internode.cu). All ranks of expert_tensor get the token.
+SentBytes TransformerLayers::sent_once(double bytes) const {
+    const Parallel& parallel = job_.parallel;
+    const int ranks = parallel.expert_ranks();
+    const int in_domain = job_.fabric.between ? RankGroup{ranks, 1}.in_domain(job_.fabric) : ranks;
+    const int domains = (ranks + in_domain - 1) / in_domain, parts = std::min(domains, parallel.expert);
+    // No rank gets a token twice, however uneven the loads are.
+    const auto reached = [&](int parts_of_experts, double each) {
+        const double even = parts_with_experts(parts_of_experts);
+        return each * std::min<double>(even * parallel.fullest_expert(), parts_of_experts);
+    };
+    const double to_ranks = reached(parallel.expert, parallel.expert_tensor);
+    const double to_domains = reached(parts, per_rank(domains, parts));
+    return {.inside = bytes * to_ranks * (in_domain - 1) / in_domain,
+            .outside = bytes * to_domains * (domains - 1) / domains};
+}
+
+// Returns the seconds of the messages that bring a rank's tokens to their experts and back. A backward has the same
+// messages in reverse.
+double TransformerLayers::expert_messages(double tokens) const {
+    const Parallel& parallel = job_.parallel;
+    const ExpertDispatcher dispatcher = parallel.program().dispatcher;
+    const double token = kValue * job_.model.hidden;
+    if (dispatcher == ExpertDispatcher::DeepEp)
+        return parallel.expert_ranks() == 1 ? 0 : 2 * exchange_seconds(sent_once(token * tokens), job_.fabric);
+    const double received = token * tokens * job_.model.experts->active * parallel.fullest_expert();
+    const double gathered = received * parallel.expert_tensor;
+    const RankGroup experts{parallel.expert, parallel.expert_tensor}, parts{parallel.expert_tensor, 1};
+    if (dispatcher == ExpertDispatcher::Gathered)  // the tensor ranks have gathered the tokens
+        return 2 * collective_seconds(Collective::AllToAll, gathered, experts, job_.fabric);
+    return 2 * collective_seconds(Collective::AllToAll, received, experts, job_.fabric) +
+           collective_seconds(Collective::AllGather, gathered, parts, job_.fabric) +
+           collective_seconds(Collective::ReduceScatter, gathered, parts, job_.fabric);
 }
 
 // `modules` make the activation of these values, which are in `tensors` tensors.
@@ -81,22 +117,23 @@ void TransformerLayers::add_experts(Sum& sum) const {
         add_dense(sum, per_rank(experts.shared_width, parallel.tensor), kSharedExperts);
     sum.output = kOperators;  // copies of a token are added up
     const double hidden = model.hidden, matrices = model.gated ? 2 : 1;
-    const double tokens = sum.rows / parallel.tensor;  // whose experts this device chooses
-    const double copies = tokens * experts.active;
+    const double tokens = sum.rows / parallel.tensor;                        // whose experts this device chooses
+    const double copies = tokens * experts.active * parallel.expert_tensor;  // whose experts this device has a part of
     const double received = copies * parallel.fullest_expert();  // all ranks wait for the rank with the most tokens
     const double own = per_rank(experts.count, parallel.expert);
+    const double width = per_rank(experts.width, parallel.expert_tensor);
     const double forward_before = sum.forward, backward_before = sum.backward;
-    LinearSeconds products = kernels_.experts(own, received / own, hidden, matrices * experts.width);
-    products += kernels_.experts(own, received / own, experts.width, hidden);
+    LinearSeconds products = kernels_.experts(own, received / own, hidden, matrices * width);
+    products += kernels_.experts(own, received / own, width, hidden);
     const LinearSeconds routed = products;
     products += kernels_.linear(tokens, hidden, experts.count);
     sum.products += products;
-    sum.save(kValue * received * experts.width * matrices, kExperts);
+    sum.save(kValue * received * width * matrices, kExperts);
     // Experts that run one after the other have activations of their own.
     const double times = release.experts == ExpertKernels::Grouped ? 1 : own;
-    add_activation(sum, received * experts.width, joined(kExperts, set_of(BlockModule::ExpertActivation)), times);
+    add_activation(sum, received * width, joined(kExperts, set_of(BlockModule::ExpertActivation)), times);
     const double activation = sum.forward - forward_before, activation_back = sum.backward - backward_before;
-    sum.parameters.experts += own * (matrices + 1) * hidden * experts.width;
+    sum.parameters.experts += own * (matrices + 1) * hidden * width;
     sum.parameters.dense += hidden * experts.count;
     // Copies are put in the order of their experts and back: each is read and written twice in every pass.
     const double sorting = kernels_.moved(2 * kValue * 2 * copies * hidden / kSorting);
@@ -108,9 +145,7 @@ void TransformerLayers::add_experts(Sum& sum) const {
     // What messages bring is saved by torchtitan, too.
     const double inputs = keeps_input_of(sum, LoraTarget::Fc1) ? kernels_.input_bytes() : 0;
     sum.save((kValue + inputs) * received * hidden, set_of(BlockModule::Experts));
-    const double sent = release.sends_once ? copies_to_domains(received) : received;
-    const double messages =
-        2 * collective_seconds(Collective::AllToAll, kValue * sent * hidden, {parallel.expert, 1}, job_.fabric);
+    const double messages = expert_messages(tokens);
     const double computing = sum.products.forward + sum.forward;
     const double in_forward = release.overlap.expert ? exposed(messages, computing) : messages;
     sum.repeat(in_forward, set_of(BlockModule::Experts));

@@ -69,19 +69,30 @@ template <>
 inline constexpr Choice<ExpertKernels> kChoices<ExpertKernels>[] = {{"grouped", ExpertKernels::Grouped},
                                                                     {"sequential", ExpertKernels::Sequential}};
 
+// How tokens reach their experts.
+enum class ExpertDispatcher : std::uint8_t {
+    AllToAll,  // a copy for each expert of a token, which the ranks of `expert_tensor` gather (Megatron-Core, alltoall)
+    Gathered,  // tensor ranks gather their tokens, then a copy for each expert (torchtitan, apply_moe_ep_tp)
+    DeepEp     // a token goes once to each rank that has some of its experts (Megatron-Core, flex)
+};
+template <>
+inline constexpr Choice<ExpertDispatcher> kChoices<ExpertDispatcher>[] = {{"alltoall", ExpertDispatcher::AllToAll},
+                                                                          {"gathered", ExpertDispatcher::Gathered},
+                                                                          {"deepep", ExpertDispatcher::DeepEp}};
+
 struct ReleaseFacts {
     Release release;
     std::optional<Program> program = {};  // absent: a program that takes no plan
     AttentionKernels attention;
     Overlap overlap = {};
     ExpertKernels experts = ExpertKernels::Grouped;
+    ExpertDispatcher dispatcher = ExpertDispatcher::AllToAll;
     bool fuses = true;             // activations and rotations are one kernel each
     bool fuses_norms = true;       // norms are
     bool dropout = false;          // values are dropped, and masks are saved
     Bytes gradient = 4;            // bytes of a number in sums of gradients
     Bytes divided_gradient = 0;    // the same with ZeRO-2 and 3, 0: unchanged. Megatron FSDP's guide recommends bf16
     bool copies_gathered = false;  // ZeRO-3 copies gathered weights out of its buffer, and gradients into it
-    bool sends_once = false;       // a token goes once to each NVLink domain that has some of its experts
     bool splits_logits = true;     // each tensor rank has the logits of its part of the vocabulary, else all logits
     LossBytes loss = kLossInPlace;
 };

@@ -101,7 +101,9 @@ private:
     double vocabulary_part() const;
     double table_of_rank() const;    // numbers of a rank's part of the embedding's table
     double norm_parameters() const;  // of a norm
-    double copies_to_domains(double copies) const;
+    double parts_with_experts(int parts) const;
+    SentBytes sent_once(double bytes) const;
+    double expert_messages(double tokens) const;
 
     double rows_of(int sequences) const;  // tokens of a device
 

@@ -22,7 +22,8 @@
 namespace pw {
 
 // Degrees. Ranks are numbered with tensor innermost, then context, data and pipeline, as Megatron-LM does. Experts are
-// divided among the ranks of tensor x context x data of a stage.
+// divided among the ranks of tensor x context x data of a stage, with expert_tensor innermost, then expert, then the
+// replicas of experts (megatron/core/parallel_state.py).
 // Ranks that have the same parameters: ranks with the same part of a layer, and ranks with the same experts.
 struct ParameterRanks {
     RankGroup dense, experts;
@@ -37,6 +38,7 @@ struct ExpertDraw {
 
 struct Parallel {
     int tensor = 1, pipeline = 1, context = 1, expert = 1, data = 1;
+    int expert_tensor = 1;  // ranks that divide the width of each expert
     bool sequence = false;  // norms and residual sums are divided among the tensor ranks (arXiv 2205.05198)
     // What is divided among the replicas (ZeRO, arXiv 1910.02054): 1 the optimizer's states, 2 gradients in addition, 3
     // weights in addition, which are gathered for each pass.
@@ -47,24 +49,26 @@ struct Parallel {
     double expert_load = 1;  // tokens of the expert rank with the most tokens, relative to the mean of the ranks
     std::optional<ExpertDraw> expert_draw = {};  // what `expert_load` was drawn from
     Release release = Release::NeMo2025;
-    std::optional<AttentionKernels> attention = {};    // absent: the release's
-    std::optional<Overlap> overlap = {};               // the same
-    std::optional<bool> fuses_norms = {};              // the same
-    std::optional<ExpertKernels> expert_kernels = {};  // the same
+    std::optional<AttentionKernels> attention = {};          // absent: the release's
+    std::optional<Overlap> overlap = {};                     // the same
+    std::optional<bool> fuses_norms = {};                    // the same
+    std::optional<ExpertKernels> expert_kernels = {};        // the same
+    std::optional<ExpertDispatcher> expert_dispatcher = {};  // the same
 
     bool operator==(const Parallel&) const = default;
     int devices() const { return tensor * context * data * pipeline; }
-    int holders() const { return tensor * context * data; }  // devices of a stage
-    int replicas() const { return context * data; }          // devices with the same weights, except experts
-    int expert_replicas() const { return std::max(1, replicas() * tensor / expert); }
+    int holders() const { return tensor * context * data; }      // devices of a stage
+    int replicas() const { return context * data; }              // devices with the same weights, except experts
+    int expert_ranks() const { return expert * expert_tensor; }  // ranks with all experts of a layer
+    int expert_replicas() const { return std::max(1, holders() / expert_ranks()); }
     int sharers() const { return zero_group > 0 ? zero_group : replicas(); }
-    int expert_sharers() const { return std::max(1, sharers() * tensor / expert); }
-    ParameterRanks all_replicas() const { return {{replicas(), tensor}, {expert_replicas(), expert}}; }
+    int expert_sharers() const { return std::max(1, sharers() * tensor / expert_ranks()); }
+    ParameterRanks all_replicas() const { return {{replicas(), tensor}, {expert_replicas(), expert_ranks()}}; }
     // The ranks that share one ZeRO group. `ranks_of_groups()` returns one rank of every group.
-    ParameterRanks sharing_ranks() const { return {{sharers(), tensor}, {expert_sharers(), expert}}; }
+    ParameterRanks sharing_ranks() const { return {{sharers(), tensor}, {expert_sharers(), expert_ranks()}}; }
     ParameterRanks ranks_of_groups() const {
         return {{replicas() / sharers(), tensor * sharers()},
-                {std::max(1, expert_replicas() / expert_sharers()), expert * expert_sharers()}};
+                {std::max(1, expert_replicas() / expert_sharers()), expert_ranks() * expert_sharers()}};
     }
     // The load of the fullest expert rank, which has all tokens at most.
     double fullest_expert() const { return std::min<double>(expert_load, expert); }
@@ -78,6 +82,7 @@ struct Parallel {
         facts.overlap = overlap.value_or(facts.overlap);
         facts.fuses_norms = fuses_norms.value_or(facts.fuses_norms);
         facts.experts = expert_kernels.value_or(facts.experts);
+        facts.dispatcher = expert_dispatcher.value_or(facts.dispatcher);
         if (zero >= 2 && facts.divided_gradient > 0)
             facts.gradient = facts.divided_gradient;
         return facts;
