@@ -273,8 +273,7 @@ constexpr ConfigKey kClusterKeys[] = {
      "what every task that computes takes in addition to its work: launching kernels, waiting for the host"},
     {"dispatcher", choice_key<kCluster, &ClusterConfig::dispatcher>(), KeyShown::IfSet, "",
      "`per host`: a single dispatcher issues the calls of all devices of a host, see [a shared "
-     "dispatcher](#a-shared-dispatcher)",
-     kNotOfTransformers},
+     "dispatcher](#a-shared-dispatcher). Not for transformers"},
     {"rank_table", path_key<kCluster, &ClusterConfig::rank_table>(), KeyShown::IfSet, "none",
      "file with the devices of an Ascend cluster, see below"},
     {"profile", path_key<kCluster, &ClusterConfig::profile>(), KeyShown::IfSet, "none",
@@ -300,6 +299,18 @@ void refuse_keys_of_other_workloads(const Yaml& at, const Config& config) {
                                   fmt::format("remove the key, or {}", kTimesOfLayers));
 }
 
+// Programs that train transformers start a process for every rank (parallel.release).
+void refuse_dispatcher_of_ranks(const Yaml& at, const Config& config) {
+    if (is_transformer(config) && config.cluster.dispatcher == ClusterConfig::Dispatcher::PerHost)
+        at["dispatcher"].complain(
+            fmt::format("'{}' is 'per host', and every rank of '{}' has a process of its own, which launches its own "
+                        "kernels",
+                        at["dispatcher"].path(), config.workload.model),
+            fmt::format("remove the key: launches of kernels count for each rank, and {}.dispatch adds to every task. "
+                        "For one controller, {}",
+                        at.path(), kTimesOfLayers));
+}
+
 void finish_cluster(const Yaml& at, Config& config, KeyReading& reading) {
     ClusterConfig& cluster = config.cluster;
     read_kind(at, cluster);
@@ -311,6 +322,7 @@ void finish_cluster(const Yaml& at, Config& config, KeyReading& reading) {
     read_network(at, cluster);
     check_hosts_are_linked(at, cluster);
     refuse_keys_of_other_workloads(at, config);
+    refuse_dispatcher_of_ranks(at, config);
 }
 
 }  // namespace
