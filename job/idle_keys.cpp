@@ -136,11 +136,16 @@ std::string no_searched_offload(const Config& config, const Plan*) {
 }
 
 std::string no_searched_slices(const Config& config, const Plan*) {
-    const std::vector<std::string>& schedules = config.search.schedules;
-    const bool cuts = searches_all_schedules(config.search) || std::ranges::any_of(schedules, [&](const auto& name) {
-                          return schedule_named(config, name).cuts_sequences();
-                      });
-    return cuts || !searches_cluster(config) ? "" : "no schedule cuts sequences (search.schedules)";
+    if (config.search.objective != SearchConfig::Objective::Makespan)
+        return "";  // by the key's limit
+    std::vector<std::string> schedules = config.search.schedules;
+    if (searches_all_schedules(config.search))
+        return searches_cluster(config) ? "" : "all schedules of a layer graph have whole micro-batches";
+    if (schedules.empty() && !searches_cluster(config))
+        schedules = {config.pipeline.schedule};
+    const bool cuts =
+        std::ranges::any_of(schedules, [&](const auto& name) { return schedule_named(config, name).cuts_sequences(); });
+    return cuts ? "" : "no schedule cuts sequences (search.schedules)";
 }
 
 std::string no_synchronous_steps(const Config& config, const Plan*) {

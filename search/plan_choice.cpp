@@ -46,6 +46,12 @@ std::string print_offloaded(const PlanChoice& choice) {
            (choice.offload_ahead > 1 ? fmt::format(", copies of {} tasks", choice.offload_ahead) : "");
 }
 
+// Returns "4 slices of equal time".
+std::string print_slices(const PlanChoice& choice) {
+    return fmt::format("{} slices{}", choice.slices,
+                       choice.slice_lengths == SliceLengths::Time ? " of equal time" : "");
+}
+
 }  // namespace
 
 std::vector<std::string> searched_schedules(const SearchSetup& setup) {
@@ -67,11 +73,6 @@ std::vector<std::string> searched_schedules(const SearchSetup& setup) {
 const Schedule& searched_schedule(const SearchSetup& setup, const std::string& name) {
     try {
         const Schedule& schedule = schedule_named(setup, name);
-        if (!searches_cluster(setup) && slices_of(setup, schedule) > 1)
-            fail(
-                "schedule {} orders slices of micro-batches, and a search divides the layers for whole ones\n  help: "
-                "search with another schedule, such as 1f1b",
-                schedule.name);
         if (schedule.placement.divides_ends())
             fail(
                 "schedule {} divides the embedding and the head among all devices, and a search divides whole layers\n "
@@ -110,6 +111,27 @@ std::vector<PlanChoice> ways_to_offload(const SearchSetup& setup, PlanChoice cho
     return ways;
 }
 
+std::vector<PlanChoice> ways_to_cut_sequences(const SearchSetup& setup, PlanChoice choice) {
+    const Schedule& schedule = searched_schedule(setup, choice.schedule);
+    if (!schedule.cuts_sequences())
+        return {choice};
+    using enum SliceLengths;
+    std::vector<int> numbers = setup.search.slices;
+    std::vector<SliceLengths> lengths = setup.search.slice_lengths;
+    if (numbers.empty())
+        numbers = searches_cluster(setup) ? std::vector{2, 4, 8} : std::vector{slices_of(setup, schedule)};
+    if (lengths.empty())
+        lengths = searches_cluster(setup) ? std::vector{Even, Time} : std::vector{setup.pipeline.slice_lengths};
+    std::vector<PlanChoice> ways;
+    for (const int slices : numbers)
+        for (const SliceLengths each : slices == 1 ? std::vector{Even} : lengths) {
+            choice.slices = slices;
+            choice.slice_lengths = each;
+            ways.push_back(choice);
+        }
+    return ways;
+}
+
 void check_searched_offload(const SearchSetup& setup, const Link& measured) {
     if (setup.search.offload != SearchConfig::Recompute::None && !setup.cluster.host_link && measured == Link{})
         setup.fail_at("search.offload", "how fast a device copies to the memory of its host is not known",
@@ -141,10 +163,10 @@ std::vector<ChoicePart> parts_of(const PlanChoice& choice) {
         if (facts.degree == Degree::Data)
             parts.push_back({"micro-batch", size, "micro-batches of " + size, "size " + size});
     }
-    const bool is_cut = choice.slices > 1, of_time = choice.slice_lengths == SliceLengths::Time;
-    const std::string value = fmt::format("{}{}", choice.slices, of_time ? " time" : "");
-    parts.push_back({"slices", value, fmt::format("{} slices{}", choice.slices, of_time ? " of equal time" : ""),
-                     is_cut ? "slices " + value : ""});
+    const bool is_cut = choice.slices > 1;
+    const std::string value =
+        fmt::format("{}{}", choice.slices, choice.slice_lengths == SliceLengths::Time ? " time" : "");
+    parts.push_back({"slices", value, print_slices(choice), is_cut ? "slices " + value : ""});
     parts.back().says = [](const PlanChoice& plan) { return plan.slices > 1; };
     parts.back().is_said = is_cut;
     const std::string offloaded = print_offloaded(choice);
@@ -173,6 +195,8 @@ std::string print_of_transformer(const PlanChoice& choice) {
 
 std::string print_variant(const PlanChoice& choice) {
     std::vector<std::string> parts;
+    if (choice.slices > 1)
+        parts.push_back(print_slices(choice));
     if (!choice.replicas.empty() && choice.stages > 1)
         parts.push_back(fmt::format("replicas {}", fmt::join(choice.replicas, " ")));
     if (choice.copies > 1)

@@ -18,6 +18,8 @@ struct PlanChoice {
     int stages = 1;
     int micro_batches = 1, micro_batch_size = 1;  // transformers: of each replica
     int offloaded = 0, offload_ahead = 1;         // number of first stages that are offloaded, and of Offloading
+    int slices = 1;                               // of each micro-batch
+    SliceLengths slice_lengths = SliceLengths::Even;
     // Layer graphs.
     int recomputed = 0;        // number of first stages that are recomputed: they hold the most micro-batches
     int saved = 0, ahead = 0;  // of Recomputation
@@ -28,9 +30,7 @@ struct PlanChoice {
     Parallel degrees = {};                 // of all stages, or of the first device if stages differ
     std::vector<Parallel> of_stages = {};  // by device of the pipeline, where they differ (else empty)
     std::vector<int> blocks = {};          // of each stage (empty: even_blocks())
-    int slices = 1;                        // of each micro-batch
-    SliceLengths slice_lengths = SliceLengths::Even;
-    std::vector<int> hosts = {};  // by number, in the order in which stages are placed (empty: as in the file)
+    std::vector<int> hosts = {};           // by number, in the order in which stages are placed (empty: as in the file)
     bool operator==(const PlanChoice&) const = default;
 
     bool is_of_transformer() const { return devices.empty(); }
@@ -49,6 +49,8 @@ std::vector<int> first_stages(int count);
 std::vector<int> counts_of_first(SearchConfig::Recompute which, int stages);
 // Returns the choice with every way to offload that the setup's search tries.
 std::vector<PlanChoice> ways_to_offload(const SearchSetup& setup, PlanChoice choice);
+// Returns the choice with every way to cut sequences that the setup's search tries with the choice's schedule.
+std::vector<PlanChoice> ways_to_cut_sequences(const SearchSetup& setup, PlanChoice choice);
 // Throws Error (BadInput) if stages are to be offloaded and the link is not known. `measured` is the link of a profile.
 void check_searched_offload(const SearchSetup& setup, const Link& measured);
 

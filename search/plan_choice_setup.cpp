@@ -80,6 +80,15 @@ void choose_entries(std::vector<int>& list, std::size_t all, const std::vector<i
     list = std::move(chosen);
 }
 
+// The tokens of slices hold for as many slices: of a search that has no numbers of slices.
+void choose_slices(const PlanChoice& choice, Setup& chosen) {
+    PipelineConfig& pipeline = chosen.pipeline;
+    pipeline.slices = schedule_named(chosen, choice.schedule).cuts_sequences() ? choice.slices : 0;
+    pipeline.slice_lengths = choice.slice_lengths;
+    if (std::ssize(pipeline.slice_tokens) != choice.slices)
+        pipeline.slice_tokens.clear();
+}
+
 void choose_degrees(const PlanChoice& choice, Setup& chosen) {
     if (!choice.hosts.empty())
         choose_hosts(chosen, choice.hosts);
@@ -94,9 +103,6 @@ void choose_degrees(const PlanChoice& choice, Setup& chosen) {
             ? ""
             : fmt::format("{}", fmt::join(letters_of_blocks(choice.blocks, chosen.workload.transformer->mtp), "|"));
     pipeline.blocks.clear();
-    pipeline.slices = schedule_named(chosen, choice.schedule).cuts_sequences() ? choice.slices : 0;
-    pipeline.slice_lengths = choice.slice_lengths;
-    pipeline.slice_tokens.clear();
     divide_among_replicas(chosen, std::int64_t{choice.micro_batches} * choice.micro_batch_size * choice.degrees.data);
     // The file's places of what is chosen no longer hold.
     std::erase_if(chosen.places, [](const auto& place) {
@@ -138,6 +144,7 @@ Setup setup_of(const Setup& setup, const PlanChoice& choice) {
     pipeline.offload = {first_stages(choice.offloaded), choice.offload_ahead};
     pipeline.replicas = choice.replicas;
     pipeline.copies = choice.copies;
+    choose_slices(choice, chosen);
     if (choice.is_of_transformer())
         choose_degrees(choice, chosen);
     else

@@ -118,21 +118,6 @@ DegreeLists lists_of(const SearchSetup& setup) {
     return lists;
 }
 
-// How the sequences of micro-batches are cut.
-struct Slicing {
-    int slices = 1;
-    SliceLengths lengths = SliceLengths::Even;
-};
-
-std::vector<Slicing> slicings_to_try(const SearchSetup& setup) {
-    std::vector<Slicing> slicings;
-    for (const int slices : listed_or(setup.search.slices, {2, 4, 8}))
-        for (const SliceLengths lengths :
-             listed_or(setup.search.slice_lengths, {SliceLengths::Even, SliceLengths::Time}))
-            slicings.push_back({slices, lengths});
-    return slicings;
-}
-
 std::vector<int> sizes_to_try(const SearchSetup& setup) {
     return listed_or(setup.search.micro_batch_sizes, {1, 2, 4, 8});
 }
@@ -249,11 +234,8 @@ private:
                 }
     }
 
-    void add_slicings(PlanChoice choice) {
-        const bool cuts = searched_schedule(setup_, choice.schedule).cuts_sequences();
-        for (const Slicing& slicing : cuts ? slicings_ : std::vector<Slicing>(1)) {
-            choice.slices = slicing.slices;
-            choice.slice_lengths = slicing.lengths;
+    void add_slicings(const PlanChoice& whole) {
+        for (PlanChoice& choice : ways_to_cut_sequences(setup_, whole)) {
             const Misfit misfit = complete_choice(setup_, choice);
             worst_ = std::max(worst_, misfit);
             if (misfit != Misfit::None)
@@ -270,7 +252,6 @@ private:
     const SearchSetup& setup_;
     DegreeLists lists_ = lists_of(setup_);
     std::vector<int> sizes_ = sizes_to_try(setup_);
-    std::vector<Slicing> slicings_ = slicings_to_try(setup_);
     std::vector<std::string> schedules_;
     std::vector<PlanChoice> choices_;
     Misfit worst_ = Misfit::None;

@@ -53,13 +53,19 @@ std::vector<std::vector<std::string>> layers_to_try(const SearchSetup& setup) {
     return listed.empty() ? std::vector<std::vector<std::string>>{setup.pipeline.recompute_layers} : listed;
 }
 
-// Calls visit with the choice for each way to recompute or offload. No plan does both.
+// Calls visit with the choice for each way to recompute or offload. No plan does both. Later slices read what stages
+// that do would not keep.
 template <class Visit>
 void for_each_recomputation(const SearchSetup& setup, PlanChoice choice, Visit visit) {
     for (const int recomputed : counts_of_first(setup.search.recompute, choice.stages)) {
         choice.recomputed = recomputed;
         choice.saved = choice.ahead = 0;
         choice.layers.clear();
+        if (choice.slices > 1) {
+            if (recomputed == 0)
+                visit(choice);
+            continue;
+        }
         if (recomputed == 0) {
             for (const PlanChoice& way : ways_to_offload(setup, choice))
                 visit(way);
@@ -246,6 +252,36 @@ private:
     std::size_t numbers_ = 0;
 };
 
+// Slices exclude recomputation and offload (job/slices.h), and a list of their tokens is one way to cut sequences.
+void check_searched_slices(const SearchSetup& setup) {
+    using enum SearchConfig::Recompute;
+    const auto fail_where = [&](bool wrong, const char* key, const std::string& fact, const char* help) {
+        if (wrong)
+            setup.fail_at(key, fact, help);
+    };
+    for (const std::string& name : searched_schedules(setup)) {
+        const std::vector<PlanChoice> ways = ways_to_cut_sequences(setup, {name});
+        const std::string cuts = fmt::format("schedule {} cuts sequences, and later slices read what", name);
+        if (std::ranges::all_of(ways, [](const PlanChoice& way) { return way.slices == 1; }))
+            continue;
+        fail_where(searched_schedule(setup, name).trains && setup.search.recompute == All, "search.recompute",
+                   cuts + " stages that recompute do not keep", "write recompute: auto, or search other schedules");
+        fail_where(setup.search.offload == All, "search.offload", cuts + " offloaded stages do not keep",
+                   "write offload: auto, or search other schedules");
+        // The parts of slices would be of the makes of the search, not of the makes that a plan has.
+        fail_where(
+            setup.cluster.makes.size() > 1, "search.schedules",
+            fmt::format("schedule {} cuts sequences, and devices of several makes have unequal parts of attention",
+                        name),
+            "search devices of one make, or schedules of whole micro-batches");
+        fail_where(!setup.pipeline.slice_tokens.empty() &&
+                       (!setup.search.slices.empty() || !setup.search.slice_lengths.empty()),
+                   "pipeline.slices",
+                   "the tokens of each slice are listed, and the search chooses how sequences are cut",
+                   "remove the key, or search.slices and search.slice_lengths");
+    }
+}
+
 // Names the requested numbers of stages that no schedule can run. Otherwise reports that updates do not match the
 // sizes.
 [[noreturn]] void fail_without_choices(const SearchSetup& setup, int layers) {
@@ -275,6 +311,7 @@ private:
 }  // namespace
 
 Choices choices_of(const SearchSetup& setup, int layers, const ChoiceLimits& limits) {
+    check_searched_slices(setup);
     ChoiceList list(setup, limits);
     std::vector<std::string> without;
     for (const std::string& name : searched_schedules(setup)) {
@@ -289,7 +326,8 @@ Choices choices_of(const SearchSetup& setup, int layers, const ChoiceLimits& lim
                 continue;
             for (const int stages : stages_of(setup, schedule))
                 if (stages <= layers)
-                    list.add(schedule, {name, {}, stages, micro_batches, size});
+                    for (const PlanChoice& way : ways_to_cut_sequences(setup, {name, {}, stages, micro_batches, size}))
+                        list.add(schedule, way);
         }
     }
     if (list.choices.all.empty())

@@ -8,11 +8,11 @@
 
 namespace pw {
 
-// All choices of `setup.search`, in a fixed order: schedules, micro-batch sizes, stages, orders of devices that are not
-// alike, recomputed stages and how, replicas. Data parallelism, a single stage on all devices, is also a choice unless
-// the config has search.replicas. Throws Error (BadInput) at the key that leaves nothing to try. If there are too many
-// ways to give every stage its devices, only some are tried: orders_of() the devices, and equal shares of all devices,
-// of half as many, a quarter, ...
+// All choices of `setup.search`, in a fixed order: schedules, micro-batch sizes, stages, slices, orders of devices that
+// are not alike, recomputed stages and how, replicas. Data parallelism, a single stage on all devices, is also a choice
+// unless the config has search.replicas. Throws Error (BadInput) at the key that leaves nothing to try. If there are
+// too many ways to give every stage its devices, only some are tried: orders_of() the devices, and equal shares of all
+// devices, of half as many, a quarter, ...
 struct Choices {
     std::vector<PlanChoice> all;
     struct Partial {

@@ -14,7 +14,8 @@ namespace {
 bool are_akin(const PlanChoice& a, const PlanChoice& b) {
     return a.schedule == b.schedule && a.micro_batch_size == b.micro_batch_size && a.stages == b.stages &&
            a.recomputed == b.recomputed && a.saved == b.saved && a.ahead == b.ahead && a.layers == b.layers &&
-           a.offloaded == b.offloaded && a.offload_ahead == b.offload_ahead;
+           a.offloaded == b.offloaded && a.offload_ahead == b.offload_ahead && a.slices == b.slices &&
+           a.slice_lengths == b.slice_lengths;
 }
 
 // Returns a member that is open, if there is one.

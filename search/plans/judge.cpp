@@ -3,6 +3,7 @@
 #include "job/build.h"
 #include "job/job.h"
 #include "job/plan.h"
+#include "job/slices.h"
 #include "schedules/memory/buffers.h"
 #include "schedules/plan/versions.h"
 #include "search/plans/any_order.h"
@@ -39,6 +40,7 @@ Judge::Judge(const SearchProblem& problem, const PlanChoice& choice, const Profi
       mode_(problem.mode),
       chain_(plan_of_chain(setup_, problem.model.layers)),
       orders_by_costs_(schedule_of(setup_).needs_costs || setup_.pipeline.recompute.ahead == Recomputation::kByCosts) {
+    check_slices(setup_, &problem.model);
     Costs any;  // with the plan's rule about copies
     any.sent_copies = profile.sent_copies;
     add_settings(any, setup_);

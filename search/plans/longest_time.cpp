@@ -31,7 +31,8 @@ double longest_mean(const std::vector<MicroBatchLength>& lengths) {
 void refuse_long_splits(const Plan& plan, const CostTable& costs, const LayerGraph& graph, const Setup& setup,
                         const Profile& profile) {
     const double longest = longest_mean(setup.pipeline.micro_batch_lengths);
-    const double micro_batches = longest * plan.shape.microbatches, updates = plan.shape.updates();
+    const double messages_of_edge = longest * plan.shape.microbatches, updates = plan.shape.updates();
+    const double micro_batches = messages_of_edge / plan.shape.slices;
     double tasks = 0, slowest = 1, bytes = 0, sent = 0;
     Bytes weights = 0;
     for (const std::vector<Task>& order : plan.order)
@@ -52,8 +53,8 @@ void refuse_long_splits(const Plan& plan, const CostTable& costs, const LayerGra
     const double stages = plan.shape.stages, messages = stages * std::min(stages, 1.0 * num_edges(graph) + 1);
     const double compute = micro_batches * std::max(sum_of(costs.alone()), sum_of(costs.busy())) / slowest +
                            tasks * static_cast<double>(profile.dispatch.median);
-    const double moving = micro_batches * (sent / cluster->link.bandwidth * 1e9 +
-                                           2 * messages * static_cast<double>(cluster->link.latency)) +
+    const double moving = micro_batches * sent / cluster->link.bandwidth * 1e9 +
+                          messages_of_edge * 2 * messages * static_cast<double>(cluster->link.latency) +
                           updates * (2 * static_cast<double>(exchanged) / cluster->sums.bandwidth * 1e9 +
                                      2 * static_cast<double>(cluster->sums.latency) * setup.cluster.devices.size() *
                                          buckets_of(exchanged, setup.sum_bucket));

@@ -37,18 +37,20 @@ Ns PlanBound::Scale::operator()(Ns time) const {
 }
 
 // Every length's time is rounded by half a nanosecond, and that divided by a speed once more.
-Ns PlanBound::passes(int count, double length, Ns time, const Stage& stage) const {
+Ns PlanBound::passes(int count, const Length& length, Ns time, const Stage& stage) const {
     if (lengths_.empty())
         return count * Scale{stage.speed, dispatch_}(time);
     const double rounded = count * (0.5 / stage.speed + 1);
-    const double all = static_cast<double>(time) * length * kNoMore / stage.speed - rounded;
+    const double all = static_cast<double>(time) * length.least() * kNoMore / stage.speed - rounded;
     return count * dispatch_ + std::max<Ns>(0, static_cast<Ns>(all));
 }
 
 // A pair takes the longer task and a share of the shorter one, rounded up, and one dispatch: at least B and that share
 // of F.
 Ns PlanBound::forwards(const PathCounts& counts, Ns time, const Stage& stage) const {
-    const Ns alone = passes(counts.forwards - counts.hidden, counts.forward - counts.hidden_length, time, stage);
+    const Length shown = {counts.forward.plain - counts.hidden_length.plain,
+                          counts.forward.attention - counts.hidden_length.attention};
+    const Ns alone = passes(counts.forwards - counts.hidden, shown, time, stage);
     if (counts.hidden == 0)
         return alone;
     const Ns hidden = passes(counts.hidden, counts.hidden_length, time, stage) - counts.hidden * dispatch_;
@@ -56,10 +58,10 @@ Ns PlanBound::forwards(const PathCounts& counts, Ns time, const Stage& stage) co
 }
 
 // What B takes longer than `backward`, without a dispatch of its own.
-Ns PlanBound::rests(int count, double length, Ns time, const Stage& stage) const {
+Ns PlanBound::rests(int count, const Length& length, Ns time, const Stage& stage) const {
     if (lengths_.empty() && stage.speed == 1)
         return count * time;
-    const double all = static_cast<double>(time) * (lengths_.empty() ? count : length) * kNoMore / stage.speed;
+    const double all = static_cast<double>(time) * (lengths_.empty() ? count : length.least()) * kNoMore / stage.speed;
     return std::max<Ns>(0, static_cast<Ns>(all - count * (0.5 / stage.speed + 1)));
 }
 

@@ -5,6 +5,7 @@
 #include "job/setup/setup.h"
 #include "search/exposed_work.h"
 #include "search/plans/stage_space.h"
+#include "workloads/costs/slices.h"
 
 #include <algorithm>
 #include <set>
@@ -39,8 +40,24 @@ struct BestDevice {
 };
 BestDevice best_of(const std::vector<DeviceConfig>& devices);
 
+// Where the slices of all splits end: the earliest and the latest. Empty: micro-batches are whole.
+struct SliceEndRange {
+    SliceEnds earliest, latest;
+};
+
 class PlanBound {
 public:
+    // The length of micro-batches and slices, added up: the multiple of a time without causal attention that they take,
+    // and of a time that is all attention. Times between both take a mean of both.
+    struct Length {
+        double plain = 0, attention = 0;
+        double least() const { return std::min(plain, attention); }
+        Length& operator+=(const Length& more) {
+            plain += more.plain;
+            attention += more.attention;
+            return *this;
+        }
+    };
     // The numbers of tasks of a stage on a path through its device's list: in list order, or from F, forward, over the
     // later stages to the backward of the same micro-batch.
     struct PathCounts {
@@ -49,13 +66,14 @@ public:
         int jumps = 0;
         int hidden = 0;  // the F in pairs, of which only the exposed share counts: the B of a pair counts as a whole
         // The lengths of their micro-batches, added up. Used where these are unequal.
-        double forward = 0, backward = 0, weight = 0, recompute = 0, whole = 0, jump = 0, hidden_length = 0;
+        Length forward, backward, weight, recompute, whole, hidden_length;
+        double jump = 0;
     };
     void count(const Task& task, PathCounts& counts) const;
 
     // `plan` gives the order of tasks, whatever its edges, or is plan_of_any_order(). `setup` gives the schedule, the
     // devices and the sharding of the optimizer.
-    PlanBound(const Plan& plan, Ns dispatch, const Setup& setup);
+    PlanBound(const Plan& plan, Ns dispatch, const Setup& setup, const SliceEndRange& slices);
 
     // Returns a lower bound on the step time of splits in which `stage` is this piece.
     Ns time(int stage, const Piece& piece) const;
@@ -119,17 +137,23 @@ private:
         Ns operator()(Ns time) const;
     };
     struct Lengths {
-        double forward = 1, backward = 1;
-        double both() const { return std::min(forward, backward); }
+        Length forward{1, 1}, backward{1, 1};
+        double both() const { return std::min(forward.least(), backward.least()); }
     };
+    // The length of a micro-batch or slice as its operations without attention have it, and with nothing else.
+    struct TaskLength {
+        MicroBatchLength plain, attention;
+        double shortest() const;  // of any operation
+    };
+    static std::vector<TaskLength> lengths_of(const Setup& setup, const SliceEndRange& slices);
     Lengths lengths_of(const Task& task) const;
-    double bytes_of(const Task& task) const;  // length of its micro-batch
+    double bytes_of(const Task& task) const;  // length of its micro-batch or slice
     Ns path(Ns time, double length) const { return path(time, length, best_.speed); }
     Ns path(Ns time, double length, double speed) const;
-    Ns passes(int count, double length, Ns time, const Stage& stage) const;
+    Ns passes(int count, const Length& length, Ns time, const Stage& stage) const;
     Ns forwards(const PathCounts& counts, Ns time, const Stage& stage) const;
     Ns exposed(Ns forward) const { return hidden_.empty() ? forward : exposed_work(forward, exposed_); }
-    Ns rests(int count, double length, Ns time, const Stage& stage) const;
+    Ns rests(int count, const Length& length, Ns time, const Stage& stage) const;
     Ns round_trips(const PathCounts& counts, Ns time) const;
     void note_lengths(const std::vector<Task>& tasks, Stage& stage) const;
     Ns calls_of(const Plan& plan, const Setup& setup) const;
@@ -151,12 +175,12 @@ private:
     bool any_order_ = false;  // the bounds hold for any order: a stage may hold one micro-batch, and run I and W as B
     bool moves_recomputes_ = false;  // the costs, or an order that is not known, decide where R run
     bool mixed_ = false;
-    std::vector<MicroBatchLength> lengths_;  // Costs::lengths (empty where all are alike)
-    double shortest_ = 1, longest_ = 1;      // of any operation: none is longer than the longest
+    std::vector<TaskLength> lengths_;    // Costs::lengths, each cut as Costs::slices (empty where all are alike)
+    double shortest_ = 1, longest_ = 1;  // of any operation: none is longer than the longest
     double longest_bytes_ = 1;
     double least_ = 1;  // least_micro_batches()
     Ns calls_ = 0;
-    int micro_batches_ = 1, most_holders_ = 1;
+    int micro_batches_ = 1, most_holders_ = 1;  // micro-batches or slices
     Ns dispatch_ = 0;
     double exposed_ = 1;          // the share of an F in a pair that counts
     std::set<Task> hidden_;       // the F in pairs (empty if each F counts as a whole)

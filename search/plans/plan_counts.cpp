@@ -117,23 +117,59 @@ double least_micro_batches(const std::vector<MicroBatchLength>& lengths, int mic
     return std::min({sum.forward, sum.backward_input, sum.backward_weight}) * kNoMore;
 }
 
+namespace {
+
+double shortest_of(const MicroBatchLength& length) {
+    return std::min({length.forward, length.backward_input, length.backward_weight});
+}
+
+// Returns this part of the times and bytes of a micro-batch.
+MicroBatchLength part_of(const MicroBatchLength& whole, double part) {
+    return {whole.forward * part, whole.backward_input * part, whole.backward_weight * part, whole.bytes * part};
+}
+
+}  // namespace
+
+double PlanBound::TaskLength::shortest() const { return std::min(shortest_of(plain), shortest_of(attention)); }
+
+// Attention takes e^2 - b^2 of its time from b to e of a sequence (workloads/costs/slices.h).
+std::vector<PlanBound::TaskLength> PlanBound::lengths_of(const Setup& setup, const SliceEndRange& slices) {
+    std::vector<MicroBatchLength> wholes = setup.pipeline.micro_batch_lengths;
+    if (wholes.empty() && slices.latest.size() > 1)
+        wholes.emplace_back();
+    std::vector<TaskLength> lengths;
+    for (const MicroBatchLength& whole : wholes) {
+        if (slices.latest.empty())
+            lengths.push_back({whole, whole});
+        double begin = 0;  // at the latest
+        for (std::size_t slice = 0; slice < slices.latest.size(); ++slice) {
+            const double end = slices.earliest[slice];
+            lengths.push_back(
+                {part_of(whole, std::max(0.0, end - begin)), part_of(whole, std::max(0.0, end * end - begin * begin))});
+            begin = slices.latest[slice];
+        }
+    }
+    return lengths;
+}
+
 // B takes at least the time of a whole backward at the shorter of its parts' lengths.
 PlanBound::Lengths PlanBound::lengths_of(const Task& task) const {
     if (lengths_.empty())
         return {};
-    const MicroBatchLength& length = lengths_[static_cast<std::size_t>(task.microbatch) % lengths_.size()];
+    const TaskLength& length = lengths_[static_cast<std::size_t>(task.microbatch) % lengths_.size()];
     double MicroBatchLength::*const own = facts_of(task.op).length;
-    return {length.forward, is_backward(task.op) && own != nullptr
-                                ? length.*own
-                                : std::min(length.backward_input, length.backward_weight)};
+    const auto backward = [&](const MicroBatchLength& of) {
+        return is_backward(task.op) && own != nullptr ? of.*own : std::min(of.backward_input, of.backward_weight);
+    };
+    return {{length.plain.forward, length.attention.forward}, {backward(length.plain), backward(length.attention)}};
 }
 
 double PlanBound::bytes_of(const Task& task) const {
-    return lengths_.empty() ? 1 : lengths_[static_cast<std::size_t>(task.microbatch) % lengths_.size()].bytes;
+    return lengths_.empty() ? 1 : lengths_[static_cast<std::size_t>(task.microbatch) % lengths_.size()].plain.bytes;
 }
 
 void PlanBound::count(const Task& task, PathCounts& counts) const {
-    const auto add = [](int& count, double& lengths, double length) {
+    const auto add = [](int& count, Length& lengths, const Length& length) {
         ++count;
         lengths += length;
     };
@@ -223,9 +259,9 @@ void PlanBound::note_lengths(const std::vector<Task>& tasks, Stage& stage) const
     bool begun = false;
     for (const Task& task : tasks) {
         if (task.op == Op::Forward && !std::exchange(begun, true))
-            stage.first = lengths_of(task).forward;
+            stage.first = lengths_of(task).forward.least();
         if (makes_input_gradient(task.op))
-            stage.last = lengths_of(task).backward;
+            stage.last = lengths_of(task).backward.least();
     }
 }
 
@@ -245,7 +281,7 @@ Ns PlanBound::calls_of(const Plan& plan, const Setup& setup) const {
     return most;
 }
 
-PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Setup& setup)
+PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Setup& setup, const SliceEndRange& slices)
     : kept_(kept_of(setup)),
       asynchronous_(plan.asynchronous),
       zero_(setup.training.zero),
@@ -253,8 +289,8 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Setup& setup)
       moves_recomputes_(setup.pipeline.recompute.ahead == Recomputation::kByCosts ||
                         (any_order_ && setup.pipeline.recompute.ahead > 0)),
       mixed_(any_order_ || backward_form(plan.order) == BackwardForm::Mixed),
-      lengths_(setup.pipeline.micro_batch_lengths),
-      least_(least_micro_batches(lengths_, plan.shape.microbatches)),
+      lengths_(lengths_of(setup, slices)),
+      least_(least_micro_batches(setup.pipeline.micro_batch_lengths, plan.shape.microbatches / plan.shape.slices)),
       micro_batches_(plan.shape.microbatches),
       dispatch_(dispatch),
       exposed_(setup.pipeline.pair_exposed) {
@@ -268,20 +304,17 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Setup& setup)
         all_speeds_ += device.speed;
     }
     calls_ = calls_of(plan, setup);
-    const auto shortest_of = [](const MicroBatchLength& length) {
-        return std::min({length.forward, length.backward_input, length.backward_weight});
-    };
     if (!lengths_.empty())
         shortest_ = std::numeric_limits<double>::max(), longest_ = longest_bytes_ = 0;
-    for (const MicroBatchLength& length : lengths_) {
-        shortest_ = std::min(shortest_, shortest_of(length));
-        longest_ = std::max(longest_, shortest_of(length));
-        longest_bytes_ = std::max(longest_bytes_, length.bytes);
+    for (const TaskLength& length : lengths_) {
+        shortest_ = std::min(shortest_, length.shortest());
+        longest_ = std::max(longest_, length.shortest());
+        longest_bytes_ = std::max(longest_bytes_, length.plain.bytes);
     }
-    if (mixed_ && !lengths_.empty()) {  // B has its own length, between those of I and W
+    if (mixed_ && !setup.pipeline.micro_batch_lengths.empty()) {  // B has its own length, between those of I and W
         least_ = 0;
-        for (const MicroBatchLength& length : lengths_)
-            least_ += shortest_of(length) * kNoMore;
+        for (const TaskLength& length : lengths_)
+            least_ += length.shortest() * kNoMore;
     }
     rounded_ = rounded_tasks(plan, devices, !lengths_.empty());
     for (int number = 0; number < plan.shape.stages; ++number) {

@@ -4,8 +4,9 @@
 
 namespace pw {
 
-StageBounds::StageBounds(const Plan& plan, const Setup& setup, Ns dispatch, const Pieces& pieces)
-    : plan_(plan, dispatch, setup), pieces_(pieces), stages_(setup.pipeline.stages) {
+StageBounds::StageBounds(const Plan& plan, const Setup& setup, Ns dispatch, const Pieces& pieces,
+                         const SliceEndRange& slices)
+    : plan_(plan, dispatch, setup, slices), pieces_(pieces), stages_(setup.pipeline.stages) {
     for (const DeviceConfig& device : setup.cluster.devices) {
         speeds_.push_back(device.speed);
         limited_ = limited_ || device.memory != kUnlimited;

@@ -15,7 +15,7 @@ using NumberOfStage = std::function<Ns(int stage, const Piece& piece)>;
 class StageBounds {
 public:
     // `plan` gives the order of tasks, whatever its edges. `setup` has the choice.
-    StageBounds(const Plan& plan, const Setup& setup, Ns dispatch, const Pieces& pieces);
+    StageBounds(const Plan& plan, const Setup& setup, Ns dispatch, const Pieces& pieces, const SliceEndRange& slices);
 
     int stages() const { return stages_; }
     int devices() const { return static_cast<int>(speeds_.size()); }

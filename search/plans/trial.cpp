@@ -1,6 +1,7 @@
 #include "search/plans/trial.h"
 
 #include "job/build.h"
+#include "job/slices.h"
 #include "schedules/orders/schedule.h"
 #include "search/plans/descent.h"
 #include "search/plans/device_bound.h"
@@ -18,6 +19,23 @@ namespace {
 constexpr int kOrdersOfSplit = 50;  // that are simulated, about, where the order depends on the split
 constexpr std::int64_t kMostOrderedSplits = 200;
 
+// Every stage that reads data counts the time of reading it. So attention is the largest part of all passes with one
+// stage, and the smallest with a stage for each layer.
+SliceEndRange slice_ends_of_splits(const Setup& setup, int slices, const CostTable& costs) {
+    if (slices == 1)
+        return {};
+    StageSplit one{.layers = {{}}, .stage_of = std::vector<int>(costs.alone().size(), 0)}, most;
+    for (int layer = 0; layer < std::ssize(costs.alone()); ++layer) {
+        one.layers.front().push_back(layer);
+        most.layers.push_back({layer});
+        most.stage_of.push_back(layer);
+    }
+    const auto ends = [&](const StageSplit& split) {
+        return slice_ends_of(setup, slices, attention_part(costs.times_of(split)));
+    };
+    return {ends(most), ends(one)};
+}
+
 }  // namespace
 
 Trial::Trial(const SearchProblem& problem, const StageSpace& space, const SizedModel& model, PlanChoice choice)
@@ -26,7 +44,7 @@ Trial::Trial(const SearchProblem& problem, const StageSpace& space, const SizedM
     const Schedule& schedule = schedule_named(problem_.setup, found_.choice.schedule);
     any_order_ = schedule.needs_costs;
     orders_by_costs_ = any_order_ || found_.choice.ahead == Recomputation::kByCosts;
-    work_ = {.micro_batches = found_.choice.micro_batches, .zero = problem_.setup.training.zero};
+    work_ = {.micro_batches = slices(), .zero = problem_.setup.training.zero};
     if (!schedule.asynchronous())
         work_.passes = exposed_work(model.forward, problem_.setup.pipeline.pair_exposed);
     if (!schedule.asynchronous() && schedule.trains) {
@@ -46,8 +64,9 @@ double Trial::rounded_tasks(double speeds) const {
     const std::vector<DeviceConfig>& devices = problem_.setup.cluster.devices;
     const bool one_speed =
         std::all_of(devices.begin(), devices.end(), [](const DeviceConfig& device) { return device.speed == 1; });
-    const double tasks = 4.0 * found_.choice.micro_batches * found_.choice.stages;
-    return (one_speed ? 0 : tasks) + (problem_.setup.pipeline.micro_batch_lengths.empty() ? 0 : tasks / speeds);
+    const double tasks = 4.0 * slices() * found_.choice.stages;
+    const bool unequal = !problem_.setup.pipeline.micro_batch_lengths.empty() || found_.choice.slices > 1;
+    return (one_speed ? 0 : tasks) + (unequal ? tasks / speeds : 0);
 }
 
 // Expects equal stages on equal devices: work, then bubble, then sums of gradients.
@@ -66,7 +85,7 @@ void Trial::expect() {
         expected_ = kNeverFits;
         return;
     }
-    const double filling = static_cast<double>(depth - 1) * pipelines / choice.micro_batches;
+    const double filling = static_cast<double>(depth - 1) * pipelines / slices();
     expected_ = static_cast<Ns>(static_cast<double>(found_.lower_bound) * (1 + filling)) +
                 ring_sum(pipelines, model_.weights / choice.stages, cluster_of(problem_.setup, model_.profile)->sums);
 }
@@ -85,7 +104,7 @@ void Trial::check_time_for_plan(const Deadline& deadline) {
     const std::chrono::duration<double> left = deadline.left();
     const PlanChoice& choice = found_.choice;
     const auto devices = static_cast<int>(choice.devices.size());
-    for (std::int64_t count = std::max(1, kFirst / choice.stages);
+    for (std::int64_t count = std::max(1, kFirst / choice.stages / choice.slices);
          !too_long_ && std::isfinite(left.count()) && count * kTimes <= choice.micro_batches; count *= kTimes) {
         PlanChoice smaller = choice;
         smaller.micro_batches = static_cast<int>((count + devices - 1) / devices) * devices;
@@ -131,7 +150,8 @@ bool Trial::is_defined() {
 void Trial::find_bounds(Deadline& deadline) {
     const Plan& plan = judge().plan();
     bounds_.emplace(plan, judge().setup(), model_.profile.dispatch.median,
-                    model_.pieces(any_order_ ? BackwardForm::Mixed : backward_form(plan.order), deadline));
+                    model_.pieces(any_order_ ? BackwardForm::Mixed : backward_form(plan.order), deadline),
+                    slice_ends_of_splits(judge().setup(), plan.shape.slices, model_.costs));
     tasks_of_plan_ = 0;
     for (const std::vector<Task>& order : plan.order)
         tasks_of_plan_ += std::ssize(order) * (orders_by_costs_ ? kOrdersOfSplit : 1);

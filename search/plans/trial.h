@@ -71,6 +71,7 @@ public:
 
 private:
     void expect();
+    int slices() const { return found_.choice.micro_batches * found_.choice.slices; }  // of all micro-batches
     double rounded_tasks(double speeds) const;
     Judge& judge();
     void check_time_for_plan(const Deadline& deadline);

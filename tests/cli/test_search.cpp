@@ -104,6 +104,26 @@ TEST_F(Search, AccountsForBucketsAndShardedOptimizers) {
     EXPECT_GT(reserved.size(), 1u);
 }
 
+TEST_F(Search, CutsSequencesAsTheSearchSays) {
+    write("gpt.yaml",
+          "workload: {model: gpt, blocks: 2, vocabulary: 32, embedding: 32, heads: 2, sequence_length: 512}\n"
+          "cluster: {devices: 2}\n"
+          "search: {mini_batch: 2, stages: [2], schedules: [1f1b, seq1f1b], slices: [3, 4], slice_lengths: [even, "
+          "time]}\n");
+    const Json found = run_well("search gpt.yaml --json -o best.yaml").json();
+    std::set<std::string> plans;
+    for (const Json& plan : found["plans"])
+        plans.insert(plan["plan"]);
+    const std::string sizes = ", 2 stages on 2 devices, 2 micro-batches of 1";
+    EXPECT_EQ(plans,
+              (std::set<std::string>{"1f1b" + sizes, "seq1f1b" + sizes + ", 3 slices of equal time",
+                                     "seq1f1b" + sizes + ", 4 slices", "seq1f1b" + sizes + ", 4 slices of equal time"}))
+        << "512 tokens are no three equal slices";
+    EXPECT_TRUE(contains(found["best"]["plan"].get<std::string>(), "4 slices"));
+    EXPECT_EQ(run_well("simulate best.yaml --json").json()["step_time_ns"], found["objective_ns"]);
+    run_well("run best.yaml --set run.backend=emulated --steps 2");
+}
+
 TEST_F(Search, PrintsTheBestPlanAndHowToRunIt) {
     const std::string out = run_well("search config.yaml -o best.yaml").out;
     EXPECT_TRUE(contains(out, "step 45.00 us; no plan of this search is faster\n")) << out;

@@ -121,8 +121,10 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Case{kSearchedCluster, "search.slices=[2]", "search.slices", "no schedule cuts sequences"},
                     Case{kSearchedCluster, "search.slice_lengths=[time]", "search.slice_lengths",
                          "no schedule cuts sequences"},
-                    Case{kMlp, "search.slices=[2]", "search.slices", "objective makespan"},
-                    Case{kMlp, "search.slice_lengths=[time]", "search.slice_lengths", "objective makespan"}));
+                    Case{kMlp, "search.slices=[2]", "search.slices", "no schedule cuts sequences"},
+                    Case{"{workload: {model: mlp}, search: {schedules: all}}", "search.slice_lengths=[time]",
+                         "search.slice_lengths", "whole micro-batches"},
+                    Case{kPipedream, "search.slices=[2]", "search.slices", "objective pipedream"}));
 INSTANTIATE_TEST_SUITE_P(
     Keys, IdleInSearches,
     testing::Values(Case{kPipedream, "search.schedules=[gpipe]", "search.schedules", "objective pipedream"},

@@ -81,7 +81,7 @@ public:
     }
 
 private:
-    using Key = std::tuple<int, int, int, int, int, int, int, std::vector<int>, std::vector<int>>;
+    using Key = std::tuple<int, int, int, int, int, int, int, int, SliceLengths, std::vector<int>, std::vector<int>>;
 
     // Without a network devices with the same speed and memory are the same.
     Key key_of(const PlanChoice& choice) const {
@@ -91,13 +91,23 @@ private:
                 device = static_cast<int>(
                     std::find(search_.devices.begin(), search_.devices.end(), search_.devices[device]) -
                     search_.devices.begin());
-        return {choice.stages,    choice.micro_batch_size, choice.recomputed, choice.saved, choice.ahead,
-                choice.offloaded, choice.offload_ahead,    choice.replicas,   devices};
+        return {choice.stages,    choice.micro_batch_size, choice.recomputed, choice.saved,         choice.ahead,
+                choice.offloaded, choice.offload_ahead,    choice.slices,     choice.slice_lengths, choice.replicas,
+                devices};
     }
 
     void list(int stages, int size) {
-        const int all = static_cast<int>(search_.devices.size());
-        PlanChoice choice{search_.schedule, {}, stages, search_.mini_batch / size, size};
+        for (const int slices : search_.slices)
+            for (const std::string& lengths : search_.slice_lengths) {
+                PlanChoice choice{search_.schedule, {}, stages, search_.mini_batch / size, size};
+                choice.slices = slices;
+                choice.slice_lengths = lengths == "time" ? SliceLengths::Time : SliceLengths::Even;
+                list(choice);
+            }
+    }
+
+    void list(const PlanChoice& choice) {
+        const int all = static_cast<int>(search_.devices.size()), stages = choice.stages;
         int plain = stages;
         if (schedule_.placement.name == "V")
             plain = stages % 2 == 0 ? stages / 2 : 0;
@@ -108,7 +118,8 @@ private:
                 --plain;
         if (plain > 0 && plain <= all)
             list_orders(choice, plain);
-        if (search_.replicas && schedule_.takes_replicas() && !schedule_.asynchronous())
+        const bool has_cache = choice.slices > 1 && !schedule_.trains;  // keys and values are on one device
+        if (search_.replicas && schedule_.takes_replicas() && !schedule_.asynchronous() && !has_cache)
             list_shares(choice, all);
     }
 
@@ -136,7 +147,7 @@ private:
                 }
             return;
         }
-        for (int recomputed = 0; recomputed <= choice.stages; ++recomputed) {
+        for (int recomputed = 0; recomputed <= (choice.slices > 1 ? 0 : choice.stages); ++recomputed) {
             choice.recomputed = recomputed;
             if ((recomputed == 0 && search_.recompute != "all") || search_.recompute == "auto" ||
                 (recomputed == choice.stages && search_.recompute == "all"))
@@ -154,7 +165,8 @@ private:
     }
 
     void list_offload(PlanChoice choice) {
-        for (int offloaded = 0; offloaded <= (choice.recomputed > 0 ? 0 : choice.stages); ++offloaded)
+        const bool none_leaves = choice.recomputed > 0 || choice.slices > 1;
+        for (int offloaded = 0; offloaded <= (none_leaves ? 0 : choice.stages); ++offloaded)
             for (const int ahead : search_.offload_ahead) {
                 const bool none = offloaded == 0 && (search_.offload != "all" || choice.recomputed > 0);
                 if (!none && search_.offload != "auto" && !(search_.offload == "all" && offloaded == choice.stages))
@@ -193,6 +205,8 @@ private:
         config.pipeline.micro_batches = choice.micro_batches;
         config.pipeline.micro_batch_size = choice.micro_batch_size;
         config.pipeline.mini_batch = search_.mini_batch;
+        config.pipeline.slices = choice.slices > 1 ? choice.slices : 0;
+        config.pipeline.slice_lengths = choice.slice_lengths;
         config.pipeline.replicas = choice.replicas;
         config.pipeline.recompute.stages.resize(static_cast<std::size_t>(choice.recomputed));
         std::iota(config.pipeline.recompute.stages.begin(), config.pipeline.recompute.stages.end(), 0);
@@ -215,7 +229,7 @@ private:
         const StageLinks links = links_of(model_.layers, split);
         const auto [place, is_new] = made_.try_emplace(
             {choice.stages, choice.micro_batch_size, choice.recomputed, choice.saved, choice.ahead, choice.offloaded,
-             choice.offload_ahead, choice.replicas, std::ssize(choice.devices), links});
+             choice.offload_ahead, choice.slices, choice.replicas, std::ssize(choice.devices), links});
         if (!is_new)
             return place->second.get();
         try {
@@ -273,7 +287,7 @@ private:
     std::map<int, std::vector<StageSplit>> splits_;  // by number of stages
     std::vector<PlanChoice> choices_;
     std::map<Key, std::optional<Ns>> times_;
-    std::map<std::tuple<int, int, int, int, int, int, int, std::vector<int>, std::ptrdiff_t, StageLinks>,
+    std::map<std::tuple<int, int, int, int, int, int, int, int, std::vector<int>, std::ptrdiff_t, StageLinks>,
              std::unique_ptr<Made>>
         made_;
     std::optional<Witness> best_;
@@ -335,11 +349,15 @@ private:
         };
         const std::string pipeline = fmt::format(
             "pipeline: {{schedule: {}, stages: {}, micro_batches: {}, micro_batch_size: {}, split: {{stages: [{}]}}, "
-            "recompute: {}, recompute_saved: {}, recompute_ahead: {}, offload: {}, offload_ahead: {}{}}}\n",
+            "recompute: {}, recompute_saved: {}, recompute_ahead: {}, offload: {}, offload_ahead: {}{}{}{}}}\n",
             choice.schedule, choice.stages, choice.micro_batches, choice.micro_batch_size, fmt::join(stages, ", "),
             first_stages(choice.recomputed), choice.saved, choice.ahead, first_stages(choice.offloaded),
             choice.offload_ahead,
-            choice.replicas.empty() ? "" : fmt::format(", replicas: [{}]", fmt::join(choice.replicas, ", ")));
+            choice.slices == 1
+                ? ""
+                : fmt::format(", slices: {}, slice_lengths: {}", choice.slices, name_of(choice.slice_lengths)),
+            choice.replicas.empty() ? "" : fmt::format(", replicas: [{}]", fmt::join(choice.replicas, ", ")),
+            search_.lengths.empty() ? "" : ", " + search_.lengths_of_micro_batches());
         const Metrics metrics = simulated(search_.config(choice.devices, pipeline));
         EXPECT_EQ(metrics.step_time, witness.time);
         for (std::size_t device = 0; device < metrics.devices.size(); ++device)
@@ -418,6 +436,11 @@ private:
         seen["not every choice"] += !result_.every_choice;
         seen["unequal hosts"] += search_.devices.front().host != search_.devices.back().host;
         seen["replicas"] += search_.replicas;
+        seen["slices"] += search_.has_slices();
+        seen["slices of unequal micro-batches"] += search_.has_slices() && !search_.lengths.empty();
+        seen["slices, proven"] += search_.has_slices() && proven;
+        seen["slices of equal time in the best plan"] +=
+            result_.best() != nullptr && result_.best()->choice.slice_lengths == SliceLengths::Time;
         seen["offload"] += search_.offload != "none";
         seen["offload in the best plan"] += result_.best() != nullptr && result_.best()->choice.offloaded > 0;
         seen["stopped by time"] += result_.stop == SearchStop::Time;

@@ -21,8 +21,9 @@ struct RandomSearch {
         std::string inputs;
         Ns forward, backward_input, backward_weight, update, accumulate, recompute;
         Bytes output, weights, saved;
-        double busy;      // how much longer its passes take in parallel with others; 1: as long
-        double slow = 1;  // how much longer they take on devices of the second make
+        double busy;           // how much longer its passes take in parallel with others; 1: as long
+        double slow = 1;       // how much longer they take on devices of the second make
+        double attention = 0;  // the part of the passes that is causal attention
     };
     struct Device {
         double speed = 1;
@@ -53,7 +54,12 @@ struct RandomSearch {
     std::vector<int> saved = {0}, ahead = {0};  // with `recompute`
     std::string offload = "none";
     std::vector<int> offload_ahead = {1};
+    std::vector<int> slices = {1};  // of schedules that cut sequences
+    std::vector<std::string> slice_lengths = {"even"};
+    std::vector<double> lengths;  // of micro-batches, empty: all alike
     PlanLimits limits;
+
+    bool has_slices() const { return slices.front() > 1; }
 
     bool has_network() const { return !links.empty() || !buses.empty() || devices.front().host != devices.back().host; }
 
@@ -66,9 +72,9 @@ struct RandomSearch {
             };
             text += fmt::format(
                 "  - {{name: l{}{}, forward: {} ns, backward_input: {} ns, backward_weight: {} ns, output: {} B, "
-                "weights: {} B, saved: {} B}}\n",
+                "weights: {} B, saved: {} B, attention: {}}}\n",
                 layer, row.inputs, on_make(row.forward), on_make(row.backward_input), on_make(row.backward_weight),
-                row.output, row.weights, row.saved);
+                row.output, row.weights, row.saved, row.attention);
         }
         return text;
     }
@@ -105,13 +111,23 @@ struct RandomSearch {
             fmt::join(all, ", "), fmt::join(pairs, ", "), fmt::join(shared, ", "), network, rest, blocks);
     }
 
+    std::string lengths_of_micro_batches() const {
+        return lengths.empty() ? "" : fmt::format("micro_batch_lengths: [{}]", fmt::join(lengths, ", "));
+    }
+
     std::string search() const {
-        return fmt::format(
-            "search: {{schedules: [{}], mini_batch: {}, micro_batch_sizes: [{}], stages: [{}], replicas: {}, "
-            "recompute: {}, recompute_saved: [{}], recompute_ahead: [{}], offload: {}, offload_ahead: [{}], "
-            "profile_batch: 1}}\n",
-            schedule, mini_batch, fmt::join(sizes, ", "), fmt::join(stages, ", "), replicas, recompute,
-            fmt::join(saved, ", "), fmt::join(ahead, ", "), offload, fmt::join(offload_ahead, ", "));
+        return (lengths.empty()
+                    ? ""
+                    : fmt::format("pipeline: {{micro_batches: {}, {}}}\n", mini_batch, lengths_of_micro_batches())) +
+               fmt::format(
+                   "search: {{schedules: [{}], mini_batch: {}, micro_batch_sizes: [{}], stages: [{}], replicas: {}, "
+                   "recompute: {}, recompute_saved: [{}], recompute_ahead: [{}], offload: {}, offload_ahead: [{}], "
+                   "{}profile_batch: 1}}\n",
+                   schedule, mini_batch, fmt::join(sizes, ", "), fmt::join(stages, ", "), replicas, recompute,
+                   fmt::join(saved, ", "), fmt::join(ahead, ", "), offload, fmt::join(offload_ahead, ", "),
+                   has_slices() ? fmt::format("slices: [{}], slice_lengths: [{}], ", fmt::join(slices, ", "),
+                                              fmt::join(slice_lengths, ", "))
+                                : "");
     }
 
     // Adds costs to the layers that a layer graph does not have.
@@ -155,6 +171,7 @@ public:
         draw_limits();
         draw_makes();
         draw_offload();
+        draw_slices();
         return search_;
     }
 
@@ -240,6 +257,30 @@ private:
                                        pick(random_, 0, 5));
         if (one_in(2) && search_.rest.find("transfer:") == std::string::npos)
             search_.rest += "transfer: {copies: both ways}\n";
+    }
+
+    // Long times, so that little of them is rounded.
+    void draw_slices() {
+        const bool cuts = search_.schedule == "forward-only";
+        if (several_ != cuts || is(Kind::Asynchronous) || search_.recompute == "all" || search_.offload == "all" ||
+            !one_in(2))
+            return;
+        if (!cuts)
+            search_.schedule = "seq1f1b";
+        search_.slices = one_of<std::vector<int>>({{2}, {3}, {2, 4}});
+        search_.slice_lengths = one_of<std::vector<std::string>>({{"even"}, {"time"}, {"time", "even"}});
+        if (search_.sizes.size() == 1 && one_in(3))
+            for (int number = 0; number < search_.mini_batch; ++number)
+                search_.lengths.push_back(one_of<double>({0.5, 1, 1.7}));
+        for (RandomSearch::Device& device : search_.devices)
+            device.make = 0;
+        const int longer = one_in(3) ? 1 : 1000;
+        for (RandomSearch::LayerRow& row : search_.rows) {
+            row.attention = one_of<double>({0, 0, 0.4, 1});
+            for (Ns* time : {&row.forward, &row.backward_input, &row.backward_weight, &row.update, &row.accumulate})
+                *time *= longer;
+            row.recompute = row.forward;
+        }
     }
 
     void make_last_layer_heavy() {
