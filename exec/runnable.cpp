@@ -65,8 +65,11 @@ void check_updates_follow_sums(const Job& job) {
             std::ranges::none_of(barrier.stages, is_shared_out))
             continue;
         for (const int node : barrier.nodes) {
-            const bool ends = node + 1 == graph.size() || graph.device_of(node + 1) != graph.device_of(node);
-            const Task& next = graph.task(ends ? node : node + 1);
+            int after = node + 1;
+            while (after < graph.size() && copies_states(graph.task(after).op))
+                ++after;
+            const bool ends = after == graph.size() || graph.device_of(after) != graph.device_of(node);
+            const Task& next = graph.task(ends ? node : after);
             if (!ends && is_closing(next.op) && std::ranges::find(barrier.stages, next.stage) != barrier.stages.end())
                 continue;
             job.setup.fail_at(key_of_zero(job.setup),

@@ -30,6 +30,8 @@ void EventQueue::run(const Costs& costs, const std::vector<Ns>& durations, const
     begin();
     for (int device = 0; device < plan_.shape.devices; ++device)
         ready_.push_back(device);
+    for (CopyLane& lane : copies_)
+        start_copies(lane, 0);
     settle(0);
     issue_calls(0);
     share_when_due(0);
@@ -192,13 +194,13 @@ EventQueue::CopyLane& EventQueue::lane_of_copy(int node) {
     return copies_[2 * device + static_cast<std::size_t>(mode_.lane_of_copy(graph_.task(node).op))];
 }
 
-// An offload starts when its inputs are there, a reload when its list has reached it.
+// A copy to the host starts when its inputs are there, a copy back when its list has reached it.
 void EventQueue::start_copies(CopyLane& lane, Ns now) {
     if (lane.busy || lane.head == lane.nodes.size())
         return;
     const int node = lane.nodes[lane.head];
     const bool is_reached =
-        graph_.task(node).op == Op::Offload || graph_.position_of(node) < next_[graph_.device_of(node)];
+        leaves_device(graph_.task(node).op) || graph_.position_of(node) < next_[graph_.device_of(node)];
     if (waits_[node] > 0 || !is_reached)
         return;
     lane.busy = true;
@@ -307,7 +309,7 @@ void EventQueue::advance(int device, Ns now) {
             continue;
         }
         if (is_copy(graph_.task(node).op)) {
-            if (graph_.task(node).op == Op::Offload && end_[node] < 0)
+            if (leaves_device(graph_.task(node).op) && end_[node] < 0)
                 return;
             ++next_[device];
             start_copies(lane_of_copy(node), now);

@@ -34,7 +34,7 @@ int last_input(const PlanGraph& graph, const std::vector<Ns>& ends, int node) {
     return last;
 }
 
-// The transfers and copies that a list has passed since a task.
+// The transfers and copies to the host that a list has passed since a task.
 struct Passed {
     std::vector<int> exchange, offloads;
 };
@@ -86,7 +86,7 @@ std::vector<IdlePart> idle_parts(const Plan& plan, const PlanGraph& graph, bool 
             const int here = node++;
             if (is_transfer(task.op))
                 passed.exchange.push_back(here);
-            if (task.op == Op::Offload)
+            if (leaves_device(task.op))
                 passed.offloads.push_back(here);
             if (moves_data(task.op))
                 continue;

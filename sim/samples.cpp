@@ -50,6 +50,8 @@ double Jitter::scale(Op op, int stage) const {
         case Op::RecvBackward:
         case Op::Offload:
         case Op::Reload:
+        case Op::Store:
+        case Op::Load:
             return 0;
     }
     return 0;

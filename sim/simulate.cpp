@@ -190,7 +190,7 @@ Trace Simulation::trace() const {
             const Op op = node < own_[device].end ? graph_.task(node).op : Op::SendForward;
             if (!moves_data(op))
                 reached = interval_of(node).first;
-            if (!moves_data(op) || op == Op::Offload)
+            if (!moves_data(op) || leaves_device(op))
                 passed = std::max(passed, end_of(node));
             if (is_copy(op))
                 reached = std::max(reached, passed);

@@ -257,7 +257,7 @@ std::string_view words_in_legend(Op op) {
     return carries_gradients(op) ? "gradients" : "activations";
 }
 
-Op shown_as(Op op) { return is_recv(op) ? *facts_of(op).other_end : op == Op::Reload ? Op::Offload : op; }
+Op shown_as(Op op) { return is_recv(op) ? *facts_of(op).other_end : is_copy(op) ? Op::Offload : op; }
 
 std::vector<Op> legend_of(const Picture& picture) {
     std::set<Op> ops;

@@ -117,8 +117,10 @@ private:
         const Task& task = event.task;
         const Ns begin = script_.begins[panel];
         std::string name =
-            is_copy(task.op) ? fmt::format("device {}: {} {} of stage {}", event.device, words_of(task.op),
-                                           number_of(task), task.stage)
+            copies_states(task.op)
+                ? fmt::format("device {}: {} of stage {}", event.device, words_of(task.op), task.stage)
+            : is_copy(task.op) ? fmt::format("device {}: {} {} of stage {}", event.device, words_of(task.op),
+                                             number_of(task), task.stage)
             : is_transfer(task.op)
                 ? fmt::format("device {} {} {} {} {} stage {}", event.device, is_recv(task.op) ? "receives" : "sends",
                               words_in_legend(task.op), number_of(task), is_recv(task.op) ? "from" : "to", task.peer)

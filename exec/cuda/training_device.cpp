@@ -186,13 +186,14 @@ void CudaDevice::Copies::post(int node) {
     HostCopies::post(node);
 }
 
-// An OFFLOAD waits for its F. A RELOAD waits for its OFFLOAD, and for the work that has used its memory before.
+// An OFFLOAD waits for its F. A copy back waits for the copy to the host, and for the work that has used its memory
+// before.
 void CudaDevice::Copies::begin(int node, int lane) {
     const CudaTraining& work = device_.work_;
     const cudaStream_t stream = streams_[static_cast<std::size_t>(lane)];
     work.call_for(node, "queues", [&] {
         work.events[node].posted->block(stream);
-        if (work.plan.graph.task(node).op == Op::Reload)
+        if (returns_to_device(work.plan.graph.task(node).op))
             work.events[work.plan.graph.inputs(node).front()].awaited().block(stream);
         work.record_start(node, stream);
         for (const HostBlocks::Block& block : device_.host_blocks().moved_by(node))

@@ -102,6 +102,8 @@ void EmulatedDevice::run(const Task& task, int node) {
         case Op::RecvBackward:
         case Op::Offload:
         case Op::Reload:
+        case Op::Store:
+        case Op::Load:
             fail_with(ExitCode::RunFailed, "emulated devices do not run {}", print(task));
     }
 }

@@ -26,14 +26,18 @@ void DeviceThread::make_memory() {
     sample_of_.resize(length);
     offloads_after_.resize(length);
     for (std::size_t position = 0; position < length; ++position)
-        if (const int node = node_of(static_cast<int>(position)); plan_.graph.task(node).op == Op::Offload)
-            offloads_after_[plan_.graph.position_of(plan_.graph.inputs(node).front())].push_back(node);
+        if (const int node = node_of(static_cast<int>(position)); leaves_device(plan_.graph.task(node).op)) {
+            const std::span<const int> inputs = plan_.graph.inputs(node);
+            (inputs.empty() ? stores_ : offloads_after_[plan_.graph.position_of(inputs.front())]).push_back(node);
+        }
     for (int k = 0; k < static_cast<int>(plan_.buffers.size()); ++k) {
         const Buffer& buffer = plan_.buffers[k];
         if (buffer.device != device_)
             continue;
         first_uses_[buffer.first].push_back(k);
         last_uses_[buffer.last].push_back(k);
+        if (buffer.lives_on())
+            (void)arena_->acquire(plan_.packing.offset[k], buffer.bytes, buffer.kind);
         std::byte* address = arena_->address(plan_.packing.offset[k]);
         if (is_on_edge(buffer.use))
             plan_.tensors.place(buffer, address);
@@ -93,10 +97,10 @@ void DeviceThread::wait_for_exchange(int position) {
     }
 }
 
-// An OFFLOAD has been posted by its F. Its buffer is free when the list has passed it.
+// A copy to the host has been posted by its F, or by the step. Its buffer is free when the list has passed it.
 void DeviceThread::pass_copy(const Task& task, int position) {
     const int node = node_of(position);
-    if (task.op == Op::Offload)
+    if (leaves_device(task.op))
         work_.copies()->wait(node);
     plan_.monitor->set_working(device_, node);
     acquire(position);
@@ -104,7 +108,7 @@ void DeviceThread::pass_copy(const Task& task, int position) {
     if (options_.before_task)
         options_.before_task(device_, task);
     const Ns now = clock_now();
-    if (task.op == Op::Reload)
+    if (returns_to_device(task.op))
         work_.copies()->post(node);
     release(position, now);
     plan_.monitor->finish_task(device_, node, clock_now() - now);
@@ -120,7 +124,7 @@ void DeviceThread::launch(const Task& task, int position) {
         const Op op = plan_.graph.task(input).op;
         if (plan_.graph.device_of(input) == device_ && is_recv(op))
             wait_for_transfer(input);
-        if (is_copy(op))
+        if (plan_.graph.device_of(input) == device_ && is_copy(op))
             work_.copies()->wait(input);
     }
     if (plan_.job.mode.blocks() && !is_transfer(task.op))
@@ -190,6 +194,8 @@ Interval DeviceThread::interval_of(int position) {
 const std::vector<Interval>& DeviceThread::run_step(int step) {
     const std::vector<Task>& order = plan_.job.plan.order[device_];
     begin_step(step);
+    for (const int store : stores_)
+        work_.copies()->post(store);
     for (int position = 0; position < static_cast<int>(order.size()); ++position)
         launch(order[position], position);
     wait_for_all();

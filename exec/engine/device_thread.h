@@ -8,6 +8,7 @@
 #include "exec/system/disturbance.h"
 
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -51,6 +52,7 @@ private:
     std::optional<Guards> guards_;
     std::vector<std::vector<int>> first_uses_, last_uses_;  // [position] -> buffers
     std::vector<std::vector<int>> offloads_after_;          // [position of F] -> nodes of OFFLOADs
+    std::vector<int> stores_;                               // nodes of STOREs
     std::vector<Interval> intervals_;
     std::vector<MemorySample> samples_;
     std::vector<int> sample_of_;  // [position] of this step, -1 where nothing changed

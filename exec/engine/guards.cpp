@@ -37,7 +37,7 @@ Guards::Guards(const std::vector<Buffer>& buffers, const Packing& packing, const
 void Guards::after(int position) const {
     for (const int number : own_) {
         const Buffer& buffer = buffers_[number];
-        if (buffer.first > position || buffer.last < position)
+        if (!buffer.lives_at(position))
             continue;
         check(number, position);
         if (buffer.use == BufferUse::Workspace || (buffer.last == position && position < last_))

@@ -29,7 +29,9 @@ public:
     void end_step() const;  // called when all messages have been sent
 
 private:
-    bool lives_on(const Buffer& buffer) const { return buffer.first == 0 && buffer.last >= last_; }
+    bool lives_on(const Buffer& buffer) const {
+        return buffer.lives_on() || (buffer.first == 0 && buffer.last >= last_);
+    }
     void check(int number, int position) const;
     void free(int number) const;
 

@@ -1,4 +1,4 @@
-// The copies between a device and the memory of its host, OFFLOAD and RELOAD, which run while the device computes.
+// The copies between a device and the memory of its host (kCopying), which run while the device computes.
 #pragma once
 
 #include "exec/engine/mailbox.h"
@@ -24,10 +24,11 @@ public:
     HostCopies& operator=(const HostCopies&) = delete;
 
     virtual void begin_step();
-    // Lets a copy start after the copies before it: an OFFLOAD when its F has run, a RELOAD when the device has memory
-    // for it. Before the list has passed a copy, all earlier copies of its lane are posted.
+    // Lets a copy start after the copies before it: an OFFLOAD when its F has run, a STORE when the step begins, a copy
+    // back when the device has memory for it. Before the list has passed a copy, all earlier copies of its lane are
+    // posted.
     virtual void post(int node);
-    // Returns when later work of the device may overwrite what an OFFLOAD has copied, or read what a RELOAD has.
+    // Returns when later work of the device may overwrite what has left, or read what has returned.
     virtual void wait(int node) = 0;
     // Returns when a copy ran, by the host's clock. Called when the step is over.
     virtual Interval interval(int node) const = 0;

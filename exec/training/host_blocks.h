@@ -21,7 +21,7 @@ public:
         std::byte* to;
         Bytes bytes;
     };
-    const std::vector<Block>& moved_by(int node) const { return moved_.at(node); }  // of an OFFLOAD or RELOAD
+    const std::vector<Block>& moved_by(int node) const { return moved_.at(node); }  // of a copy
 
 private:
     std::unique_ptr<Memory> memory_;

@@ -347,6 +347,8 @@ void TrainingDevice::compute(const Task& task, int node) {
         case Op::RecvBackward:
         case Op::Offload:
         case Op::Reload:
+        case Op::Store:
+        case Op::Load:
             fail_with(ExitCode::RunFailed, "devices do not run {}", print(task));
     }
 }

@@ -115,6 +115,19 @@ private:
             buffers_.push_back(buffer);
     }
 
+    // Returns the first and last position of the optimizer states: the whole list, or from LOAD to STORE.
+    std::pair<int, int> life_of_states(int device, int stage) const {
+        std::pair life{0, end_of(device)};
+        if (graph_.nodes(Op::Store, stage).empty())
+            return life;
+        const std::vector<Task>& order = plan_.order[static_cast<std::size_t>(device)];
+        for (int position = 0; position < std::ssize(order); ++position)
+            if (const Task& task = order[static_cast<std::size_t>(position)];
+                copies_states(task.op) && task.stage == stage)
+                (leaves_device(task.op) ? life.second : life.first) = position;
+        return life;
+    }
+
     void add_persistent(int device) {
         const int end = end_of(device);
         for (const Task& task : plan_.order[device])
@@ -135,8 +148,10 @@ private:
                          end, part});
                 const int versions = versions_.predicts(stage) ? versions_.held[stage] : 1;
                 const Bytes states = state.states + (versions_.corrects(stage) ? bytes.weights : 0);
+                const auto [first, last] = life_of_states(device, stage);
                 for (int version = 0; version < versions; ++version)
-                    add({BufferUse::Optimizer, MemoryKind::Optimizer, states, device, stage, -1, -1, version, 0, end});
+                    add({BufferUse::Optimizer, MemoryKind::Optimizer, states, device, stage, -1, -1, version, first,
+                         last});
             }
             if (versions_.predicts(stage) || versions_.corrects(stage))
                 add({BufferUse::Predicted, MemoryKind::StashedWeights, bytes.weights, device, stage, -1, -1, -1, 0,
@@ -326,9 +341,16 @@ std::vector<Buffer> host_buffers_of(const std::vector<Buffer>& buffers) {
     for (const Buffer& buffer : buffers)
         if (buffer.use == BufferUse::ReloadedUntilInput || buffer.use == BufferUse::ReloadedUntilWeight)
             last[{buffer.use, buffer.stage, buffer.microbatch}] = buffer.last;
+    std::map<int, int> end;  // by device
+    for (const Buffer& buffer : buffers)
+        end[buffer.device] = std::max(end[buffer.device], buffer.last);
     std::vector<Buffer> on_hosts;
     for (const Buffer& buffer : buffers)
-        if (const std::optional<BufferUse> reloaded = reloaded_use(buffer.use))
+        if (buffer.lives_on()) {
+            on_hosts.push_back(buffer);
+            on_hosts.back().first = 0;
+            on_hosts.back().last = end[buffer.device];
+        } else if (const std::optional<BufferUse> reloaded = reloaded_use(buffer.use))
             if (const auto back = last.find({*reloaded, buffer.stage, buffer.microbatch}); back != last.end()) {
                 on_hosts.push_back(buffer);
                 on_hosts.back().last = back->second;
@@ -356,6 +378,8 @@ std::vector<MemoryUse> memory_of(const std::vector<Task>& order, const std::vect
         const Buffer& buffer = buffers[k];
         use[buffer.first][static_cast<int>(buffer.kind)] += buffer.bytes;
         use[buffer.last + 1][static_cast<int>(buffer.kind)] -= buffer.bytes;
+        if (buffer.lives_on())
+            use[0][static_cast<int>(buffer.kind)] += buffer.bytes;
     }
     for (std::size_t position = 1; position < use.size(); ++position)
         for (int kind = 0; kind < kMemoryKinds; ++kind)
@@ -377,12 +401,14 @@ MemoryUse peak_of(const std::vector<Task>& order, const std::vector<Buffer>& buf
     for (const int k : own) {
         alive[buffers[k].first] += buffers[k].bytes;
         alive[buffers[k].last + 1] -= buffers[k].bytes;
+        if (buffers[k].lives_on())
+            alive[0] += buffers[k].bytes;
     }
     std::partial_sum(alive.begin(), alive.end(), alive.begin());
     const auto peak = static_cast<int>(std::max_element(alive.begin(), alive.end()) - alive.begin());
     MemoryUse use{};
     for (const int k : own)
-        if (buffers[k].first <= peak && peak <= buffers[k].last)
+        if (buffers[k].lives_at(peak))
             use[static_cast<int>(buffers[k].kind)] += buffers[k].bytes;
     return use;
 }

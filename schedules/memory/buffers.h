@@ -21,6 +21,7 @@ enum class BufferUse {
     Statistics,       // running averages
     BatchStatistics,  // of one micro-batch: from its F until the U that includes them
     Gradients,
+    // With STORE and LOAD, not in memory between these two tasks.
     Optimizer,  // for all states, or for each of `Weights` if weights are predicted. If weights are corrected, the last
                 // block is the average of their steps
     Predicted,  // weights that the running task reads
@@ -55,9 +56,15 @@ struct Buffer {
     int edge = -1;     // landing and sent buffers: index into Costs::edges
     int version = -1;  // weights and optimizer: the first version that it holds
     // A buffer lives from the start of task `first` to the end of task `last` of order[device]: the whole step if first
-    // is 0 and last is the last position. No buffer begins or ends between the tasks of a pair.
+    // is 0 and last is the last position. No buffer begins or ends between the tasks of a pair. If first is after last,
+    // the buffer lives on in the next step: from the start of the list to `last`, and from `first` to the end.
     int first = 0, last = 0;
     int part = 0;  // of gradients: the block, if several holders' sums of a stage are on one device
+
+    bool lives_on() const { return first > last; }
+    bool lives_at(int position) const {
+        return lives_on() ? position <= last || position >= first : first <= position && position <= last;
+    }
 };
 
 // Returns all buffers of a plan with transfers. With `early`, receives are posted as soon as their data can arrive.
@@ -70,7 +77,8 @@ std::vector<Buffer> buffers_of(const Plan& plan, const Proof& proof, const Costs
                                bool early, const std::vector<int>& gradient_parts = {});
 
 // Returns the buffers that a plan needs in the memory of the hosts: what has left a device, from its F until the last
-// task that reads it. A buffer has the positions and the device of the tensor. `buffers` are the plan's.
+// task that reads it, and optimizer states for the whole list. A buffer has the positions and the device of the
+// tensor. `buffers` are the plan's.
 std::vector<Buffer> host_buffers_of(const std::vector<Buffer>& buffers);
 
 // Returns whether senders keep a copy: the transport makes a copy, or the landing buffer may not exist yet when the

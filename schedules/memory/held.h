@@ -26,9 +26,6 @@ std::array<HeldTensor, 10> activations_of(const StageBytes& bytes, bool again, b
 // Returns the tensor of an edge where it is received, from the pass that reads it.
 HeldTensor landing_of(const EdgeBytes& edge, bool forward);
 
-// Returns what each of the `holders` of a stage keeps from step to step.
-HeldState held_state_of(int stage, int holders, const Costs& costs);
-
 // Returns a workspace of a stage, `whole` for a micro-batch of length 1, for a micro-batch or slice of this length.
 Bytes workspace_of(Bytes whole, const StageBytes& bytes, const Costs& costs, double length);
 

@@ -93,6 +93,8 @@ Blame blame_for(Op op) {
             return {Setting::LinkBandwidth, "sums of gradients", "raise the link's bandwidth, as in 10 GB/s"};
         case Op::Offload:
         case Op::Reload:
+        case Op::Store:
+        case Op::Load:
             return {Setting::HostLink, "copies to and from the host", "raise its bandwidth, as in 25 GB/s"};
         case Op::SendForward:
         case Op::RecvForward:

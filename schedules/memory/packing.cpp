@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
@@ -25,11 +26,13 @@ constexpr double kMostPairs = 5e7;
 Bytes most_live(const std::vector<Buffer>& buffers, const Order& order) {
     int positions = 0;
     for (const int k : order)
-        positions = std::max(positions, buffers[k].last + 1);
+        positions = std::max({positions, buffers[k].first + 1, buffers[k].last + 1});
     std::vector<Bytes> change(static_cast<std::size_t>(positions) + 1, 0);
     for (const int k : order) {
         change[buffers[k].first] += buffers[k].bytes;
         change[buffers[k].last + 1] -= buffers[k].bytes;
+        if (buffers[k].lives_on())
+            change[0] += buffers[k].bytes;
     }
     Bytes now = 0, peak = 0;
     for (const Bytes step : change)
@@ -142,6 +145,14 @@ struct Placed {
     int first, last;
 };
 
+// Returns whether two buffers never live at the same time. A buffer that lives on in the next step surrounds what is
+// apart from it, and meets every other such buffer.
+bool are_apart(const Placed& a, const Buffer& b) {
+    const int ends_before = (a.last < b.first ? 1 : 0) + (b.last < a.first ? 1 : 0);
+    const int live_on = (a.last < a.first ? 1 : 0) + (b.lives_on() ? 1 : 0);
+    return ends_before > live_on;
+}
+
 // Gives buffers offsets in any order, each in the smallest gap that is free for its whole lifetime, else on top.
 // Returns the size of the arena, or `limit` as soon as the arena is no smaller.
 Bytes place(const std::vector<Buffer>& buffers, const Order& order, Bytes limit, std::vector<Bytes>& offset) {
@@ -152,7 +163,7 @@ Bytes place(const std::vector<Buffer>& buffers, const Order& order, Bytes limit,
         const Buffer& buffer = buffers[k];
         Bytes top = 0, best = -1, smallest = 0;
         for (const Placed& other : placed) {
-            if (other.first > buffer.last || buffer.first > other.last)
+            if (are_apart(other, buffer))
                 continue;
             const Bytes gap = other.offset - top;
             if (gap >= buffer.bytes && (best < 0 || gap < smallest)) {
@@ -177,6 +188,7 @@ Bytes place(const std::vector<Buffer>& buffers, const Order& order, Bytes limit,
 using PackingKey = std::pair<double, double>;
 double size_of(const Buffer& buffer) { return static_cast<double>(buffer.bytes); }
 double life_of(const Buffer& buffer) { return buffer.last - buffer.first + 1; }
+PackingKey by_first(const Buffer& buffer) { return {buffer.first, -buffer.last}; }
 PackingKey by_size(const Buffer& buffer) { return {-size_of(buffer), buffer.first}; }
 PackingKey by_area(const Buffer& buffer) { return {-size_of(buffer) * life_of(buffer), buffer.first}; }
 PackingKey by_life(const Buffer& buffer) { return {-life_of(buffer), -size_of(buffer)}; }
@@ -252,10 +264,45 @@ Bytes search_places(const std::vector<Buffer>& buffers, Order order, Bytes peak,
     return arena;
 }
 
+// Places buffers of which some live on in the next step. These are at the bottom: all of them live at both ends of the
+// list. Next come the buffers that live while all of these do, or else the order of the key. Returns the size of the
+// smallest arena.
+Bytes place_around(const std::vector<Buffer>& buffers, Order order, Bytes enough, std::vector<Bytes>& offset) {
+    const Bytes least = std::max(enough, most_live(buffers, order));
+    int until = std::numeric_limits<int>::max(), from = 0;
+    for (const int k : order)
+        if (buffers[k].lives_on()) {
+            until = std::min(until, buffers[k].last);
+            from = std::max(from, buffers[k].first);
+        }
+    const auto is_at_an_end = [&](int k) { return buffers[k].first <= until || buffers[k].last >= from; };
+    const auto lives_on = [&](int k) { return buffers[k].lives_on(); };
+    Bytes arena = std::numeric_limits<Bytes>::max();
+    std::vector<Bytes> other = offset;
+    for (const auto& key : {by_first, by_size, by_area, by_life})
+        for (const bool ends_first : {true, false}) {
+            Interruption::point();
+            if (arena <= least)
+                return arena;
+            std::ranges::stable_sort(order, {}, [&](int k) { return key(buffers[k]); });
+            if (ends_first)
+                std::ranges::stable_partition(order, is_at_an_end);
+            std::ranges::stable_partition(order, lives_on);
+            if (const Bytes size = place(buffers, order, arena, other); size < arena) {
+                arena = size;
+                for (const int k : order)
+                    offset[k] = other[k];
+            }
+        }
+    return arena;
+}
+
 // No order is best for all plans: the smallest arena is taken, or the first arena that is small enough. If no arena is
 // close to the peak, the search runs.
 Bytes pack_device(const std::vector<Buffer>& buffers, std::span<const int> own, bool thorough, Bytes enough,
                   std::vector<Bytes>& offset) {
+    if (std::ranges::any_of(own, [&](int k) { return buffers[k].lives_on(); }))
+        return place_around(buffers, Order(own.begin(), own.end()), enough, offset);
     Order order = by_start(buffers, own);
     Bytes arena = place_by_start(buffers, order, offset);
     if (!thorough || arena <= enough)

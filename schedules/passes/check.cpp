@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -141,20 +142,36 @@ void check_transfers(const Plan& plan, const PlanGraph& graph, const PlaceName& 
     }
 }
 
-// Checks that what leaves a device comes back. A backward waits for a RELOAD only if there is one.
+// Checks that what leaves a device comes back. A backward waits for a RELOAD only if there is one, and U for a LOAD.
 void check_copies(const Plan& plan, const PlanGraph& graph, const PlaceName& place) {
-    for (int node = 0; node < graph.size(); ++node)
-        if (const Task& task = graph.task(node); task.op == Op::Offload)
-            if (const Task back{Op::Reload, task.stage, task.microbatch, task.slices}; graph.find(back) < 0)
-                fail("plan '{}': {}: {} has no {}\n  help: add it before the backward, or remove both", plan.schedule,
-                     place(graph.device_of(node), graph.position_of(node)), print(task), print(back));
+    std::map<std::pair<int, int>, int> stored;  // device and stage -> its STORE
+    const auto refuse = [&](int node, Op missing, const char* before) {
+        const Task& task = graph.task(node);
+        fail("plan '{}': {}: {} has no {}\n  help: add it before the {}, or remove both", plan.schedule,
+             place(graph.device_of(node), graph.position_of(node)), print(task),
+             print(Task{missing, task.stage, task.microbatch, task.slices}), before);
+    };
+    for (int node = 0; node < graph.size(); ++node) {
+        const Task& task = graph.task(node);
+        const std::pair key{graph.device_of(node), task.stage};
+        if (task.op == Op::Offload && graph.find({Op::Reload, task.stage, task.microbatch, task.slices}) < 0)
+            refuse(node, Op::Reload, "backward");
+        if (task.op == Op::Store && !stored.try_emplace(key, node).second)
+            refuse(node, Op::Load, "update");
+        if (task.op == Op::Load && stored.erase(key) == 0)
+            refuse(node, Op::Store, "update");
+        if (const auto found = stored.find(key); task.op == Op::Update && found != stored.end())
+            refuse(found->second, Op::Load, "update");
+    }
+    if (!stored.empty())
+        refuse(stored.begin()->second, Op::Load, "update");
 }
 
 // Checks that each micro-batch runs on the device that serves it, since what F saves is there.
 void check_servers(const Plan& plan, const PlanGraph& graph, const PlaceName& place) {
     for (int node = 0; node < graph.size(); ++node) {
         const Task& task = graph.task(node);
-        if (is_closing(task.op))
+        if (runs_once_per_update(task.op))
             continue;
         const int device = graph.device_of(node), server = plan.shape.server_of(task.stage, task.microbatch);
         if (server != device)

@@ -25,9 +25,9 @@ void drop_backwards(Plan& plan);
 // received before R, so that they travel meanwhile.
 void add_recomputes(Plan& plan, const Recomputation& recomputation);
 
-// Inserts OFFLOAD and RELOAD of what the F of these stages saves. This pass is the last: its copies come right before
-// tasks that occupy the device, after the transfers ahead of these. Copies in the same direction are in the order of
-// the F, and of the backwards. A plan without backwards does not change.
+// Inserts OFFLOAD and RELOAD of what the F of these stages saves, and STORE and LOAD of optimizer states. This pass is
+// the last: its copies come right before tasks that occupy the device, after the transfers ahead of these. Copies in
+// the same direction are in the order of the F, and of the backwards. A plan without backwards does not change.
 void add_offloads(Plan& plan, const Offloading& offloading);
 
 // Inserts S (sum of gradients, for stages with several holders or ties) and U (update) right after each stage's last B

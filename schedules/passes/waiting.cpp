@@ -31,11 +31,11 @@ Waiting::Waiting(const PlanGraph& graph, const TransferMode& mode, std::vector<c
         }
         if (const int earlier = is_send(op) && mode.sent_copies ? table.earlier_on_edge[node] : -1; earlier >= 0)
             since.push_back(earlier);
-        if (op == Op::Offload)
+        if (leaves_device(op))
             waits_.push(graph.inputs(node));
         else if (!is_recv(op) || !mode.early_receive())
             waits_.push(since);
-        if (!is_recv(op) && op != Op::Offload)
+        if (!is_recv(op) && !leaves_device(op))
             for (const int input : graph.inputs(node))
                 if (graph.device_of(input) != graph.device_of(node) || moves_data(graph.task(input).op) || input > node)
                     waits_.push(input);  // other inputs are earlier in its list
@@ -52,7 +52,7 @@ Waiting::Waiting(const PlanGraph& graph, const TransferMode& mode, std::vector<c
             if (before >= 0)
                 waits_.push(before);
             follow(before, node);
-            if (op == Op::Offload)
+            if (leaves_device(op))
                 since.push_back(node);
         } else {
             waits_.push(exchange);

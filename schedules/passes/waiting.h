@@ -11,12 +11,12 @@
 
 namespace pw {
 
-// A task starts when the last of the tasks that it waits for ends: the previous task of its list and its inputs. An
-// OFFLOAD does not wait for its list, and the copies of a lane follow each other as they are listed. A transfer also
-// waits for the previous transfer of its lane, under rendezvous for its receive, and for the earlier sends whose copies
-// its list waits for. With blocking exchanges a task waits for the whole exchange ahead of it. Lists and lanes are
-// first in, first out, so nothing else matters, and a plan completes if these waits have no cycle. This holds for the
-// protocols that backends have, which exclude OneSlot. Keeps a reference to the graph.
+// A task starts when the last of the tasks that it waits for ends: the previous task of its list and its inputs. A
+// copy to the host does not wait for its list, and the copies of a lane follow each other as they are listed. A
+// transfer also waits for the previous transfer of its lane, under rendezvous for its receive, and for the earlier
+// sends whose copies its list waits for. With blocking exchanges a task waits for the whole exchange ahead of it. Lists
+// and lanes are first in, first out, so nothing else matters, and a plan completes if these waits have no cycle. This
+// holds for the protocols that backends have, which exclude OneSlot. Keeps a reference to the graph.
 class Waiting {
 public:
     Waiting(const PlanGraph& graph, const TransferMode& mode,

@@ -31,8 +31,8 @@ struct TransferMode {
     // sends and receives.
     enum class Exchange : std::uint8_t { Overlapped, Blocking } exchange = Exchange::Overlapped;
 
-    // The copies between a device and its host. InTurn: one at a time, in the order of the list. BothWays: an offload
-    // and a reload may run at the same time.
+    // The copies between a device and its host. InTurn: one at a time, in the order of the list. BothWays: a copy
+    // to the host and a copy back may run at the same time.
     enum class Copies : std::uint8_t { InTurn, BothWays } copies = Copies::InTurn;
 
     // Under Rendezvous, messages of at most this many bytes leave at once: MPI's eager limit.
@@ -41,7 +41,7 @@ struct TransferMode {
     bool early_receive() const { return receive == Receive::Early; }
     bool blocks() const { return exchange == Exchange::Blocking; }
     // Returns the number of the lane of a device's copies: 0 or 1.
-    int lane_of_copy(Op op) const { return copies == Copies::BothWays && op == Op::Reload ? 1 : 0; }
+    int lane_of_copy(Op op) const { return copies == Copies::BothWays && returns_to_device(op) ? 1 : 0; }
     bool operator==(const TransferMode&) const = default;
 };
 

@@ -61,9 +61,10 @@ constexpr bool is_well_formed(const OpInput& input) {
            (!input.received_by || is_recv(*input.received_by));
 }
 constexpr bool has_inputs(const OpFacts& facts) {
-    return !facts.inputs.empty() && std::ranges::all_of(facts.inputs, is_well_formed);
+    const bool begins = copies_states(facts.op) && leaves_device(facts.op);
+    return facts.inputs.empty() == begins && std::ranges::all_of(facts.inputs, is_well_formed);
 }
-static_assert(std::ranges::all_of(kOpFacts, has_inputs), "every operation has its inputs");
+static_assert(std::ranges::all_of(kOpFacts, has_inputs), "every operation but STORE, which begins a step, has inputs");
 
 }  // namespace
 

@@ -30,18 +30,21 @@ enum class Op : std::uint8_t {
     RecvForward,
     SendBackward,
     RecvBackward,
-    Offload,        // a copy of what F saves, to the memory of the host
-    Reload,         // the copy back
-    Last = Reload,  // number of rows in the table of facts
+    Offload,      // a copy of what F saves, to the memory of the host
+    Reload,       // the copy back
+    Store,        // a copy of a stage's optimizer states, to the memory of the host
+    Load,         // the copy back
+    Last = Load,  // number of rows in the table of facts
 };
 
 inline constexpr int kOps = static_cast<int>(Op::Last) + 1;
 
-enum class OpRole : std::uint8_t { Compute, Update, Sum, Send, Receive, Copy };
+// Leave, Return: copies from a device to the memory of its host, and back.
+enum class OpRole : std::uint8_t { Compute, Update, Sum, Send, Receive, Leave, Return };
 template <>
-inline constexpr Choice<OpRole> kChoices<OpRole>[] = {{"compute", OpRole::Compute}, {"update", OpRole::Update},
-                                                      {"sum", OpRole::Sum},         {"send", OpRole::Send},
-                                                      {"receive", OpRole::Receive}, {"copy", OpRole::Copy}};
+inline constexpr Choice<OpRole> kChoices<OpRole>[] = {
+    {"compute", OpRole::Compute}, {"update", OpRole::Update}, {"sum", OpRole::Sum},      {"send", OpRole::Send},
+    {"receive", OpRole::Receive}, {"leave", OpRole::Leave},   {"return", OpRole::Return}};
 
 // The gradients that an operation makes, or a transfer carries.
 enum class Gradients : std::uint8_t { None, OfInputs, OfWeights, OfBoth };
@@ -76,6 +79,7 @@ struct OpFacts {
     std::string_view words;    // for people
     std::uint32_t colour;      // on plots, 0xrrggbb
     OpRole role;
+    bool once_per_update;  // runs on every holder of the stage
     Gradients gradients;
     Saved saved;
     bool reads_weights;       // of a version (schedules/plan/versions.h)
@@ -113,58 +117,66 @@ constexpr std::array<OpInput, count + 1> with_joined(const OpInput (&own)[count]
 }
 inline constexpr std::array kWhole = with_joined(kBackward);
 inline constexpr std::array kWeight = with_joined(kAfterInput);
-inline constexpr OpInput kUpdate[] = {{From::SinceUpdate, Op::BackwardWeight}, {From::SinceUpdate, Op::SumGradients}};
+inline constexpr OpInput kUpdate[] = {
+    {From::SinceUpdate, Op::BackwardWeight}, {From::SinceUpdate, Op::SumGradients}, {From::SinceUpdate, Op::Load}};
 inline constexpr OpInput kSum[] = {{From::SinceUpdate, Op::BackwardWeight}};
 inline constexpr OpInput kRecvForward[] = {{From::OtherEnd, Op::SendForward}};
 inline constexpr OpInput kRecvBackward[] = {{From::OtherEnd, Op::SendBackward}};
 inline constexpr OpInput kReload[] = {{From::Stage, Op::Offload}};
+inline constexpr OpInput kLoad[] = {{From::SinceUpdate, Op::Store}};
 }  // namespace op_inputs
 
 // Blue, orange, teal and lime differ in lightness too, so that they stay distinct in grey and for colour-blind readers.
 // Transfers are thin: they have a contrast of 3 to 1 at least on light and on dark pages (WCAG 2.2, 1.4.11).
 // clang-format off
 inline constexpr OpFacts kOpFacts[] = {
-    // op, letters, words, colour, role, gradients, saved,
+    // op, letters, words, colour, role, once per update, gradients, saved,
     //     reads weights, whole, peers, other end, inputs,
     //     cost, length, workspace
-    {Op::Forward, "F", "forward", 0x2f6db5, OpRole::Compute, Gradients::None, Saved::Made,
+    {Op::Forward, "F", "forward", 0x2f6db5, OpRole::Compute, false, Gradients::None, Saved::Made,
      true, {}, PeerStages::None, {}, op_inputs::kForward,
      &StageCost::forward, &MicroBatchLength::forward, &StageBytes::forward_workspace},
-    {Op::Backward, "B", "backward", 0xf2a03d, OpRole::Compute, Gradients::OfBoth, Saved::None,
+    {Op::Backward, "B", "backward", 0xf2a03d, OpRole::Compute, false, Gradients::OfBoth, Saved::None,
      true, {}, PeerStages::None, {}, op_inputs::kWhole,
      &StageCost::backward, nullptr, &StageBytes::backward_workspace},
-    {Op::BackwardInput, "I", "backward (inputs)", 0x0b8a7d, OpRole::Compute, Gradients::OfInputs, Saved::None,
+    {Op::BackwardInput, "I", "backward (inputs)", 0x0b8a7d, OpRole::Compute, false, Gradients::OfInputs, Saved::None,
      true, Op::Backward, PeerStages::None, {}, op_inputs::kBackward,
      &StageCost::backward_input, &MicroBatchLength::backward_input, &StageBytes::input_workspace},
-    {Op::BackwardWeight, "W", "backward (weights)", 0xa9d46a, OpRole::Compute, Gradients::OfWeights, Saved::None,
+    {Op::BackwardWeight, "W", "backward (weights)", 0xa9d46a, OpRole::Compute, false, Gradients::OfWeights, Saved::None,
      false, Op::Backward, PeerStages::None, {}, op_inputs::kWeight,
      &StageCost::backward_weight, &MicroBatchLength::backward_weight, &StageBytes::weight_workspace},
-    {Op::Recompute, "R", "recompute", 0xbfe0f7, OpRole::Compute, Gradients::None, Saved::MadeAgain,
+    {Op::Recompute, "R", "recompute", 0xbfe0f7, OpRole::Compute, false, Gradients::None, Saved::MadeAgain,
      true, {}, PeerStages::None, {}, op_inputs::kRecompute,
      &StageCost::recompute, &MicroBatchLength::forward, &StageBytes::recompute_workspace},
-    {Op::Update, "U", "update", 0x7d8590, OpRole::Update, Gradients::None, Saved::None,
+    {Op::Update, "U", "update", 0x7d8590, OpRole::Update, true, Gradients::None, Saved::None,
      false, {}, PeerStages::None, {}, op_inputs::kUpdate,
      &StageCost::update, nullptr, nullptr},
-    {Op::SumGradients, "S", "gradient sum", 0x9a6bb5, OpRole::Sum, Gradients::None, Saved::None,
+    {Op::SumGradients, "S", "gradient sum", 0x9a6bb5, OpRole::Sum, true, Gradients::None, Saved::None,
      false, {}, PeerStages::None, {}, op_inputs::kSum,
      &StageCost::sum_gradients, nullptr, nullptr},
-    {Op::SendForward, "SEND_F", "send activations", 0x4f86c6, OpRole::Send, Gradients::None, Saved::None,
+    {Op::SendForward, "SEND_F", "send activations", 0x4f86c6, OpRole::Send, false, Gradients::None, Saved::None,
      false, {}, PeerStages::After, Op::RecvForward, op_inputs::kAfterForward,
      nullptr, nullptr, nullptr},
-    {Op::RecvForward, "RECV_F", "receive activations", 0x4f86c6, OpRole::Receive, Gradients::None, Saved::None,
+    {Op::RecvForward, "RECV_F", "receive activations", 0x4f86c6, OpRole::Receive, false, Gradients::None, Saved::None,
      false, {}, PeerStages::Before, Op::SendForward, op_inputs::kRecvForward,
      nullptr, nullptr, nullptr},
-    {Op::SendBackward, "SEND_B", "send gradients", 0xc8703a, OpRole::Send, Gradients::OfInputs, Saved::None,
+    {Op::SendBackward, "SEND_B", "send gradients", 0xc8703a, OpRole::Send, false, Gradients::OfInputs, Saved::None,
      false, {}, PeerStages::Before, Op::RecvBackward, op_inputs::kAfterInput,
      nullptr, nullptr, nullptr},
-    {Op::RecvBackward, "RECV_B", "receive gradients", 0xc8703a, OpRole::Receive, Gradients::OfInputs, Saved::None,
+    {Op::RecvBackward, "RECV_B", "receive gradients", 0xc8703a, OpRole::Receive, false, Gradients::OfInputs, Saved::None,
      false, {}, PeerStages::After, Op::SendBackward, op_inputs::kRecvBackward,
      nullptr, nullptr, nullptr},
-    {Op::Offload, "OFFLOAD", "offload activations", 0xa3648f, OpRole::Copy, Gradients::None, Saved::None,
+    {Op::Offload, "OFFLOAD", "offload activations", 0xa3648f, OpRole::Leave, false, Gradients::None, Saved::None,
      false, {}, PeerStages::None, {}, op_inputs::kAfterForward,
      nullptr, nullptr, nullptr},
-    {Op::Reload, "RELOAD", "reload activations", 0xa3648f, OpRole::Copy, Gradients::None, Saved::None,
+    {Op::Reload, "RELOAD", "reload activations", 0xa3648f, OpRole::Return, false, Gradients::None, Saved::None,
      false, {}, PeerStages::None, {}, op_inputs::kReload,
+     nullptr, nullptr, nullptr},
+    {Op::Store, "STORE", "store optimizer states", 0xa3648f, OpRole::Leave, true, Gradients::None, Saved::None,
+     false, {}, PeerStages::None, {}, {},
+     nullptr, nullptr, nullptr},
+    {Op::Load, "LOAD", "load optimizer states", 0xa3648f, OpRole::Return, true, Gradients::None, Saved::None,
+     false, {}, PeerStages::None, {}, op_inputs::kLoad,
      nullptr, nullptr, nullptr},
 };
 // clang-format on
@@ -198,9 +210,13 @@ constexpr bool is_in(Op op, OpSet ops) { return (ops >> static_cast<unsigned>(op
 inline constexpr OpSet kComputes = ops_that([](const OpFacts& op) { return op.role == OpRole::Compute; });
 inline constexpr OpSet kSending = ops_that([](const OpFacts& op) { return op.role == OpRole::Send; });
 inline constexpr OpSet kReceiving = ops_that([](const OpFacts& op) { return op.role == OpRole::Receive; });
-// Copies between a device and its host. The next task of the list waits until an OFFLOAD has ended, which starts as
-// soon as its F has ended. A RELOAD starts when the list has reached it, and the backward waits for its end.
-inline constexpr OpSet kCopying = ops_that([](const OpFacts& op) { return op.role == OpRole::Copy; });
+// Copies from a device to its host, OFFLOAD and STORE, start as soon as their inputs have ended. The next task of the
+// list waits until they have ended. Copies back, RELOAD and LOAD, start when the list has reached them, and the tasks
+// that read them wait for their end.
+inline constexpr OpSet kLeaving = ops_that([](const OpFacts& op) { return op.role == OpRole::Leave; });
+inline constexpr OpSet kReturning = ops_that([](const OpFacts& op) { return op.role == OpRole::Return; });
+inline constexpr OpSet kCopying = kLeaving | kReturning;
+inline constexpr OpSet kOncePerUpdate = ops_that([](const OpFacts& op) { return op.once_per_update; });
 // U and S, which end a mini-batch: they run once on every holder of a stage.
 inline constexpr OpSet kClosing =
     ops_that([](const OpFacts& op) { return op.role == OpRole::Update || op.role == OpRole::Sum; });
@@ -226,10 +242,14 @@ constexpr bool is_send(Op op) { return is_in(op, kSending); }
 constexpr bool is_recv(Op op) { return is_in(op, kReceiving); }
 constexpr bool is_transfer(Op op) { return is_in(op, kSending | kReceiving); }
 constexpr bool is_copy(Op op) { return is_in(op, kCopying); }
+constexpr bool leaves_device(Op op) { return is_in(op, kLeaving); }
+constexpr bool returns_to_device(Op op) { return is_in(op, kReturning); }
+constexpr bool copies_states(Op op) { return is_in(op, kCopying & kOncePerUpdate); }
+constexpr bool runs_once_per_update(Op op) { return is_in(op, kOncePerUpdate); }
 // Returns whether an operation only moves data, while the device may compute.
 constexpr bool moves_data(Op op) { return is_in(op, kSending | kReceiving | kCopying); }
-// Returns whether it moves data to the device: a receive or a reload.
-constexpr bool brings_data(Op op) { return is_recv(op) || op == Op::Reload; }
+// Returns whether it moves data to the device: a receive, or a copy back.
+constexpr bool brings_data(Op op) { return is_in(op, kReceiving | kReturning); }
 constexpr bool is_closing(Op op) { return is_in(op, kClosing); }
 constexpr bool makes_input_gradient(Op op) { return is_in(op, kMakesInputGradients); }
 constexpr bool makes_weight_gradient(Op op) { return is_in(op, kMakesWeightGradients); }

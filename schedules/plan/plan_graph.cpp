@@ -56,8 +56,8 @@ int PlanGraph::row_of(const Task& task) const {
     return is_transfer(task.op) ? index_.edge(edge_of(task).from, edge_of(task).to) : task.stage;
 }
 
-// F, B, I, W, R and transfers are on a single device. U and S are on every holder: their cell has the last holder, and
-// connect() goes through the lists instead.
+// F, B, I, W, R and transfers are on a single device. What runs once per update is on every holder: its cell has the
+// last holder, and connect() goes through the lists instead.
 int& PlanGraph::cell_of(const Task& task) {
     const int row = row_of(task);
     if (row < 0)
@@ -90,7 +90,7 @@ void PlanGraph::add_nodes(const Plan& plan) {
         for (const Task& task : plan.order[device]) {
             refuse_foreign(task, plan, index_, device, position);
             int& known = cell_of(task);
-            if (known >= 0 && !(is_closing(task.op) && device_[known] != device))
+            if (known >= 0 && !(runs_once_per_update(task.op) && device_[known] != device))
                 fail("plan '{}': device {} step {}: {} is listed twice; device {} has it at step {}", plan.schedule,
                      device, position, print(task), device_[known], position_of(known));
             known = size();

@@ -9,8 +9,8 @@ namespace pw {
 
 namespace {
 
-// U and S are of whole mini-batches.
-bool has_slice(const Task& task) { return task.is_sliced() && !is_closing(task.op); }
+// Tasks that run once per update are of whole mini-batches.
+bool has_slice(const Task& task) { return task.is_sliced() && !runs_once_per_update(task.op); }
 
 }  // namespace
 

@@ -21,6 +21,8 @@ Traffic::Traffic(const Shape& shape, const ShapeIndex& index, const Costs& costs
 }
 
 Bytes Traffic::bytes(const Task& task) const {
+    if (copies_states(task.op))
+        return held_state_of(task.stage, static_cast<int>(index_.devices_of(task.stage).size()), costs_).states;
     if (is_copy(task.op)) {
         const StageBytes& stage = costs_.bytes[static_cast<std::size_t>(task.stage)];
         const double length = costs_.length_of(task.microbatch, task.stage).bytes;

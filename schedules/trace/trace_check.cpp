@@ -14,12 +14,12 @@ namespace pw {
 
 namespace {
 
-// The task of an event: each runs once. U and S run on each holder of their stage.
+// The task of an event: each runs once. What runs once per update runs on each holder of its stage.
 using EventKey = std::array<int, 5>;  // step, op, stage, micro-batch, peer or device
 
 EventKey key_of(int step, const Task& task, int device) {
     return {step, static_cast<int>(task.op), task.stage, task.microbatch,
-            is_closing(task.op) ? -2 - device : task.peer};
+            runs_once_per_update(task.op) ? -2 - device : task.peer};
 }
 
 class TraceCheck {

@@ -27,7 +27,7 @@ int row_of(Op op) {
     if (is_recv(op))
         return kReceive;
     if (is_copy(op))
-        return op == Op::Offload ? kOffload : kReload;
+        return leaves_device(op) ? kOffload : kReload;
     return is_compute(op) ? kCompute : kOptimizer;
 }
 

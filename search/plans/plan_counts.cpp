@@ -194,6 +194,8 @@ void PlanBound::count(const Task& task, PathCounts& counts) const {
         case Op::SumGradients:
         case Op::Offload:
         case Op::Reload:
+        case Op::Store:
+        case Op::Load:
         case Op::SendForward:
         case Op::RecvForward:
         case Op::SendBackward:

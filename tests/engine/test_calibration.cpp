@@ -55,6 +55,8 @@ Ns time_of(Op op, const StageCost& cost) {
         case Op::RecvBackward:
         case Op::Offload:
         case Op::Reload:
+        case Op::Store:
+        case Op::Load:
             break;
     }
     return 0;

@@ -199,6 +199,8 @@ private:
             case Op::RecvBackward:
             case Op::Offload:
             case Op::Reload:
+            case Op::Store:
+            case Op::Load:
                 break;  // U follows its gradients in the list
         }
         return true;

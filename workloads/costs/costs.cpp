@@ -374,4 +374,14 @@ Costs costs_of(const Model& model, const StageSplit& split, const Profile& profi
     return CostTable(model, profile, samples).costs_of(split);
 }
 
+HeldState held_state_of(int stage, int holders, const Costs& costs) {
+    const StageBytes& bytes = costs.bytes[static_cast<std::size_t>(stage)];
+    if (bytes.training)
+        return {bytes.weights, bytes.training->gradients, bytes.training->states, bytes.frozen};
+    const auto part_of = [&](Bytes all) { return holders == 1 ? all : aligned((all + holders - 1) / holders); };
+    HeldState state = held_of_weights(bytes.weights, part_of(bytes.weights), costs.kept, costs.zero);
+    state.frozen = costs.zero >= 3 ? part_of(bytes.frozen) : bytes.frozen;
+    return state;
+}
+
 }  // namespace pw

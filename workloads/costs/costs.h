@@ -157,6 +157,9 @@ struct Costs : MakeCosts {
     MicroBatchLength length_of(int microbatch, int on_stage) const;
 };
 
+// Returns what each of the `holders` of a stage keeps from step to step.
+HeldState held_state_of(int stage, int holders, const Costs& costs);
+
 // Calls visit() with the times of costs, and with the times of every make.
 template <class Visit>
 void for_each_make(Costs& costs, Visit visit) {
