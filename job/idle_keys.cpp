@@ -111,19 +111,42 @@ std::string no_recomputed_layers(const Config& config, const Plan* plan) {
                               : no_recomputed_stages(config, plan);
 }
 
-std::string no_copies(const Config& config, const Plan* plan) {
-    return std::ranges::any_of(plan->order, has_copies) ? ""
+bool has(const Plan& plan, Op op) {
+    return std::ranges::any_of(plan.order, [&](const std::vector<Task>& order) {
+        return std::ranges::find(order, op, &Task::op) != order.end();
+    });
+}
+
+std::string no_offloads(const Config& config, const Plan* plan) {
+    return has(*plan, Op::Offload) ? ""
            : config.pipeline.offload.stages.empty()
                ? "no stage is offloaded (pipeline.offload)"
                : "no micro-batch waits long enough for its backward to leave its device";
 }
 
+std::string no_stores(const Config& config, const Plan* plan) {
+    return has(*plan, Op::Store) ? ""
+           : config.pipeline.offload.states.empty()
+               ? "no optimizer states are offloaded (pipeline.offload_states)"
+               : "no device runs enough tasks before an update for its states to leave it";
+}
+
+std::string no_copies(const Config& config, const Plan* plan) {
+    return std::ranges::any_of(plan->order, has_copies) ? ""
+           : config.pipeline.offload.states.empty()     ? no_offloads(config, plan)
+                                                        : no_stores(config, plan);
+}
+
 std::string no_offload(const Config& config, const Plan* plan) {
-    return config.pipeline.offload.stages.empty() ? "" : no_copies(config, plan);
+    return config.pipeline.offload.stages.empty() ? "" : no_offloads(config, plan);
+}
+
+std::string no_offloaded_states(const Config& config, const Plan* plan) {
+    return config.pipeline.offload.states.empty() ? "" : no_stores(config, plan);
 }
 
 std::string no_offloaded_layers(const Config& config, const Plan* plan) {
-    return is_uniform(config) ? fmt::format("{} has no layers", model_name(config)) : no_copies(config, plan);
+    return is_uniform(config) ? fmt::format("{} has no layers", model_name(config)) : no_offloads(config, plan);
 }
 
 std::string no_searched_recomputation(const Config& config, const Plan*) {
@@ -339,8 +362,10 @@ constexpr KeyRow kKeys[] = {
     {"pipeline.recompute_ahead", Read::ByPlans, no_recomputed_stages},
     {"pipeline.offload", Read::ByPlans, no_offload},
     {"pipeline.offload_layers", Read::ByPlans, no_offloaded_layers},
-    {"pipeline.offload_share", Read::ByPlans, no_copies},
-    {"pipeline.offload_ahead", Read::ByPlans, no_copies},
+    {"pipeline.offload_share", Read::ByPlans, no_offloads},
+    {"pipeline.offload_ahead", Read::ByPlans, no_offloads},
+    {"pipeline.offload_states", Read::ByPlans, no_offloaded_states},
+    {"pipeline.offload_states_ahead", Read::ByPlans, no_stores},
     {"cluster.host_link", Read::ByPlans, no_copies},
     {"transfer.copies", Read::ByPlans, no_copies},
     {"pipeline.slice_lengths", Read::Always, no_slice_lengths},

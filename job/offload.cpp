@@ -9,10 +9,12 @@
 namespace pw {
 
 void check_offload(const Setup& setup, const Profile& profile) {
-    if (setup.pipeline.offload.stages.empty())
+    const Offloading& offload = setup.pipeline.offload;
+    if (offload.is_empty())
         return;
     if (!setup.cluster.host_link && profile.host_link == Link{})
-        setup.fail_at("pipeline.offload", "how fast a device copies to the memory of its host is not known",
+        setup.fail_at(offload.stages.empty() ? "pipeline.offload_states" : "pipeline.offload",
+                      "how fast a device copies to the memory of its host is not known",
                       "write cluster.host_link: {bandwidth: 25 GB/s}, or measure a profile");
 }
 

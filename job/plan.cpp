@@ -415,12 +415,17 @@ ProvenPlan proven_plan(const Setup& setup, const StageLinks& links, int steps, c
                                                          : plan_of_schedule(setup, links, steps, costs_of, notices);
     if (setup.pipeline.recompute.ahead == Recomputation::kByCosts && costs_of)
         move_recomputes(setup, proven, costs_of);
-    if (!setup.pipeline.offload.stages.empty()) {
-        if (proven.plan.shape.slices > 1)
+    if (const Offloading& offload = setup.pipeline.offload; !offload.is_empty()) {
+        if (!offload.states.empty() && proven.plan.asynchronous)
+            setup.fail_at(
+                "pipeline.offload_states",
+                fmt::format("schedule {} never flushes: stages are updated all the time", proven.plan.schedule),
+                "remove the key, or choose a schedule that flushes, such as 1f1b");
+        if (!offload.stages.empty() && proven.plan.shape.slices > 1)
             setup.fail_at("pipeline.offload",
                           "later slices read the keys and values of earlier slices, which offloaded stages do not keep",
                           "leave pipeline.offload out, or write slices: 1");
-        add_offloads(proven.plan, setup.pipeline.offload);
+        add_offloads(proven.plan, offload);
         TransferMode mode = proven.proof->mode;
         mode.copies = TransferMode::Copies::InTurn;  // a plan whose copies run in turn does not hang both ways
         proven.proof = check(proven.plan, mode);

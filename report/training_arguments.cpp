@@ -50,6 +50,9 @@ std::optional<Refusal> refused_by_all(std::string_view title, const Setup& setup
     if (!setup.pipeline.offload.stages.empty())
         return Refusal{"pipeline.offload", fmt::format("arguments for offload of {} are not in this version", title),
                        "remove the key"};
+    if (!setup.pipeline.offload.states.empty())
+        return Refusal{"pipeline.offload_states",
+                       fmt::format("arguments for offload of {} are not in this version", title), "remove the key"};
     if (setup.workload.lora)
         return Refusal{"workload.lora", fmt::format("arguments for adapters of {} are not in this version", title),
                        "remove the key"};

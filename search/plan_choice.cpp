@@ -132,6 +132,12 @@ std::vector<PlanChoice> ways_to_cut_sequences(const SearchSetup& setup, PlanChoi
     return ways;
 }
 
+void refuse_offloaded_states(const SearchSetup& setup) {
+    if (!setup.pipeline.offload.states.empty())
+        setup.fail_at("pipeline.offload_states", "no search offloads optimizer states",
+                      "remove the key, search, and write it into the config of the plan that was found");
+}
+
 void check_searched_offload(const SearchSetup& setup, const Link& measured) {
     if (setup.search.offload != SearchConfig::Recompute::None && !setup.cluster.host_link && measured == Link{})
         setup.fail_at("search.offload", "how fast a device copies to the memory of its host is not known",

@@ -51,6 +51,8 @@ std::vector<int> counts_of_first(SearchConfig::Recompute which, int stages);
 std::vector<PlanChoice> ways_to_offload(const SearchSetup& setup, PlanChoice choice);
 // Returns the choice with every way to cut sequences that the setup's search tries with the choice's schedule.
 std::vector<PlanChoice> ways_to_cut_sequences(const SearchSetup& setup, PlanChoice choice);
+// Throws Error (BadInput) at pipeline.offload_states, if the setup has it.
+void refuse_offloaded_states(const SearchSetup& setup);
 // Throws Error (BadInput) if stages are to be offloaded and the link is not known. `measured` is the link of a profile.
 void check_searched_offload(const SearchSetup& setup, const Link& measured);
 

@@ -252,7 +252,8 @@ constexpr ConfigKey kClusterKeys[] = {
      {special(kLinkText, "%", link_schema), nullptr, print_host_link},
      KeyShown::IfSet,
      "the profile's",
-     "the link of every device to the memory of its host, in each direction, for copies of `pipeline.offload`"},
+     "the link of every device to the memory of its host, in each direction, for copies of `pipeline.offload` and "
+     "`pipeline.offload_states`"},
     {"links",
      {special("`[{from, to, bandwidth, latency}, …]`", kListSchema, pair_schema), nullptr,
       print_of_cluster<print_pairs>},

@@ -200,6 +200,7 @@ Config complete(WrittenConfig written, const PlanDefaults& schedule, int ranks) 
         config.search.mini_batch = config.pipeline.mini_batch;
     config.pipeline.recompute.stages = read_recompute(root["pipeline"]["recompute"], config.pipeline.stages);
     config.pipeline.offload.stages = read_recompute(root["pipeline"]["offload"], config.pipeline.stages);
+    config.pipeline.offload.states = read_recompute(root["pipeline"]["offload_states"], config.pipeline.stages);
     if (schedule.stages == 0)  // otherwise the plan determines which devices hold a stage
         resolve_devices(root, schedule.chunks, config);
     if (is_uniform(config)) {

@@ -106,7 +106,7 @@ std::string print_recompute_ahead(const Config& config) {
     return config.pipeline.recompute.ahead == 0 ? "" : print_ahead(config.pipeline.recompute.ahead);
 }
 
-// Prints the stages of `recompute` or `offload`.
+// Prints the stages of `recompute`, `offload` or `offload_states`.
 std::string print_stages(const std::vector<int>& stages, const Config& config) {
     using Recompute = PipelineConfig::Recompute;
     if (!stages.empty() && std::ssize(stages) != config.pipeline.stages)
@@ -116,9 +116,10 @@ std::string print_stages(const std::vector<int>& stages, const Config& config) {
 
 std::string print_recompute(const Config& config) { return print_stages(config.pipeline.recompute.stages, config); }
 
+template <std::vector<int> Offloading::*stages>
 std::string print_offload(const Config& config) {
-    const std::vector<int>& stages = config.pipeline.offload.stages;
-    return stages.empty() ? "" : print_stages(stages, config);
+    const std::vector<int>& own = config.pipeline.offload.*stages;
+    return own.empty() ? "" : print_stages(own, config);
 }
 
 void read_offload_layers(const KeyDomain&, const Yaml& at, Config& config, KeyReading&) {
@@ -285,7 +286,7 @@ constexpr ConfigKey kPipelineKeys[] = {
      {special(
           "`none`, `all`, `[stage, …]`",
           R"({"anyOf": [{"enum": ["none", "all"]}, {"type": "array", "items": {"type": "integer", "minimum": 0}}]})"),
-      nullptr, print_offload},
+      nullptr, print_offload<&Offloading::stages>},
      KeyShown::IfSet,
      "`none`",
      "stages whose `F` saves into the memory of the host until the backward pass, over `cluster.host_link`, see "
@@ -302,6 +303,20 @@ constexpr ConfigKey kPipelineKeys[] = {
      "",
      "with `offload`: the tasks of a device during which a copy may run. A micro-batch that is back after fewer tasks "
      "than both copies and another task need stays on the device"},
+    {"offload_states",
+     {special(
+          "`none`, `all`, `[stage, …]`",
+          R"({"anyOf": [{"enum": ["none", "all"]}, {"type": "array", "items": {"type": "integer", "minimum": 0}}]})"),
+      nullptr, print_offload<&Offloading::states>},
+     KeyShown::IfSet,
+     "`none`",
+     "stages whose optimizer states are on the device for the update only, and else in the memory of the host, over "
+     "`cluster.host_link`, see [schedules.md](schedules.md#optimizer-states). Schedules that never flush refuse the "
+     "key, and so does `search`"},
+    {"offload_states_ahead", integer_key<kPipeline, &Pipeline::offload, &Offloading::states_ahead>(1, kMostBatches),
+     KeyShown::IfSet, "",
+     "with `offload_states`: the tasks of a device during which the states of a stage may leave at the start of the "
+     "step, and return before the update. States that would be away during no task stay on the device"},
     {"waves", kLaterKey},
 };
 

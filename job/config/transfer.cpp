@@ -24,8 +24,9 @@ constexpr ConfigKey kTransferKeys[] = {
      "`overlapped`: a task waits for what it reads. `blocking`: a task waits for all sends and receives ahead of it "
      "in its list, as in Megatron-LM's batches ([what it costs](schedules.md#exchanges))"},
     {"copies", choice_key<kTransfer, &Mode::copies>(), KeyShown::IfSet, "",
-     "with `pipeline.offload`: `in turn`: a device copies to and from its host one tensor at a time, in the order of "
-     "its list. `both ways`: an offload and a reload run at the same time, each at the bandwidth of the link"},
+     "with `pipeline.offload` or `offload_states`: `in turn`: a device copies to and from its host one tensor at a "
+     "time, in the order of its list. `both ways`: a copy to the host and a copy back run at the same time, each at "
+     "the bandwidth of the link"},
     {"sums", choice_key<&Config::sums>(), KeyShown::IfSet, "",
      "how replicas sum gradients ([schedules.md](schedules.md#replicas)). A run on devices that compute needs `ring` "
      "and sums by its own means, and emulated devices sleep the closed form"},

@@ -54,6 +54,7 @@ SearchProblem problem_of(const SearchSetup& setup, const Model& model) {
         return profile;
     };
     check_recomputed_layers(setup, model);
+    refuse_offloaded_states(setup);
     if (setup.search.offload != SearchConfig::Recompute::None && !setup.cluster.host_link) {
         const std::vector<int>& sizes = setup.search.micro_batch_sizes;
         check_searched_offload(setup,

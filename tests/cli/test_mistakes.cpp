@@ -124,6 +124,8 @@ const std::vector<TypedMistake>& typed_mistakes() {
         {"search gpt.yaml --set 'search={micro_batch_size: 4}'", {"did you mean 'micro_batch_sizes'?"}},
         {"search gpt.yaml --set 'search={micro_batch_sizes: 4}'",
          {"'search.micro_batch_sizes' must be a list", "write [4]"}},
+        {"search gpt.yaml --set pipeline.offload_states=all",
+         {"no search offloads optimizer states", "remove the key, search"}},
         {"search gpt.yaml --set 'search={tensor: 2}'", {"'search.tensor' must be a list", "write [2]"}},
         {"search gpt.yaml --set search.context=1", {"'search.context' must be a list", "write [1]"}},
         {"search gpt.yaml --set search.slices=[1]", {"'search.slices[0]' is 1", "2"}},

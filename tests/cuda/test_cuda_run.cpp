@@ -108,6 +108,22 @@ TEST_P(Precisions, OffloadedStagesGiveTheSameNumbers) {
         }
 }
 
+TEST_P(Precisions, OffloadedStatesGiveTheSameNumbers) {
+    for (const char* schedule : {"gpipe", "1f1b", "interleaved"})
+        for (const char* graph : {"none", "task", "step"}) {
+            const std::vector<std::string> plain =
+                set({std::string("pipeline.schedule=") + schedule, "pipeline.split=even", "pipeline.micro_batches=8",
+                     "training.optimizer=adamw", "training.steps=4", std::string("run.graph=") + graph});
+            const RunResult kept = Execution(kMlp, plain).run();
+            for (const char* stages : {"none", "all"})
+                expect_equal(Execution(kMlp, with(plain, {"pipeline.offload_states=all",
+                                                          std::string("pipeline.offload=") + stages,
+                                                          "cluster.host_link={bandwidth: 10 GB/s}"}))
+                                 .run(),
+                             kept, fmt::format("{} {} {}", schedule, graph, stages));
+        }
+}
+
 // The smaller micro-batch has kernels and a layout of its own, in the buffers of the others; skips of its size
 // cross a cut.
 TEST_P(Precisions, ASmallerLastMicroBatch) {

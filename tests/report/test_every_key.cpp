@@ -145,6 +145,7 @@ const std::map<std::string, std::vector<std::string>>& values_by_key() {
         {"pipeline.recompute_layers", {"[fc1]", "[a]"}},
         {"pipeline.recompute_ahead", {"1"}},
         {"pipeline.offload", {"all", "all + cluster.host_link={bandwidth: 1 MB/s}"}},
+        {"pipeline.offload_states", {"all", "all + cluster.host_link={bandwidth: 1 MB/s}"}},
         {"pipeline.offload_layers", {"[fc1]", "[a]"}},
         {"pipeline.offload_share", {"0.5"}},
         {"training.betas", {"[0.8, 0.9]"}},

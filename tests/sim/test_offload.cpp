@@ -1,9 +1,10 @@
-// What F saves leaves the device and comes back: times and bytes of plans with copies, counted by hand and by a
-// separate count of events.
+// What F saves leaves the device and comes back, and so do optimizer states: times and bytes of plans with copies,
+// counted by hand and by a separate count of events.
 #include "job/job.h"
 #include "job/load.h"
 #include "schedules/csv/csv.h"
 #include "schedules/memory/buffers.h"
+#include "schedules/passes/passes.h"
 #include "sim/metrics.h"
 #include "sim/simulate.h"
 #include "tests/support/dice.h"
@@ -73,6 +74,83 @@ TEST(Offload, OfAShareLeavesTheRest) {
               14 * kOffloadedGB);
 }
 
+// A stage with 1 GB of weights and of gradients, and 2 GB of states of AdamW.
+constexpr const char* kOffloadedStates = R"(
+workload:
+  {model: uniform, stages: 4, forward: 100 ms, backward_input: 200 ms, backward_weight: 0 us, activation: 1 GB, weights: 1 GB}
+cluster: {devices: 4, memory: 8 GB, host_link: {bandwidth: 20 GB/s}}
+training: {optimizer: adamw}
+pipeline: {schedule: 1f1b, micro_batches: 8, offload_states: all}
+)";
+
+// A copy takes 100 ms, as the first F. The last B takes 200 ms. Four micro-batches are there without states, one with.
+TEST(OffloadedStates, AreFreeWhereCopiesAreShorterThanTasks) {
+    const Metrics metrics = metrics_of(trace_of_offload(offloading_job(kOffloadedStates)));
+    EXPECT_EQ(metrics.step_time, Ns{3'300'000'000});  // (8 + 3) 300 ms
+    EXPECT_EQ(metrics.devices[0].peak_memory, 6 * kOffloadedGB);
+    EXPECT_EQ(metrics.devices[3].peak_memory, 5 * kOffloadedGB);
+    const Metrics kept =
+        metrics_of(trace_of_offload(offloading_job(kOffloadedStates, {"pipeline.offload_states=none"})));
+    EXPECT_EQ(kept.step_time, metrics.step_time);
+    EXPECT_EQ(kept.devices[0].peak_memory, 8 * kOffloadedGB);
+    EXPECT_EQ(kept.devices[3].peak_memory, 5 * kOffloadedGB);
+}
+
+// One device: a copy takes 500 ms. The first B waits 400 ms for the states to leave, and U 300 ms for their return.
+TEST(OffloadedStates, TakeTheTimeOfTheirCopiesWhereTheyAreLonger) {
+    const std::vector<std::string> alone{"workload.stages=1", "cluster.devices=1", "pipeline.micro_batches=4",
+                                         "cluster.host_link.bandwidth=4 GB/s"};
+    EXPECT_EQ(metrics_of(trace_of_offload(offloading_job(kOffloadedStates, alone))).step_time, Ns{1'900'000'000});
+    // Both copies have two tasks: F and B while they leave, F and B while they return.
+    std::vector<std::string> longer = alone;
+    longer.emplace_back("pipeline.offload_states_ahead=2");
+    EXPECT_EQ(metrics_of(trace_of_offload(offloading_job(kOffloadedStates, longer))).step_time, Ns{1'600'000'000});
+}
+
+// With ZeRO-1 a holder keeps and copies its half: 50 ms, and 1 GB less than whole states before and after the copies.
+TEST(OffloadedStates, OfHoldersAreTheirParts) {
+    const Job job = offloading_job(kOffloadedStates, {"workload.stages=2", "pipeline.replicas=2", "training.zero=1",
+                                                      "pipeline.stages=2", "cluster.link.bandwidth=100 GB/s"});
+    int copies = 0;
+    for (const TraceEvent& event : trace_of_offload(job).events)
+        if (is_copy(event.task.op)) {
+            EXPECT_EQ(event.end - event.start, Ns{50'000'000}) << print(event.task);
+            EXPECT_EQ(event.bytes, kOffloadedGB);
+            ++copies;
+        }
+    EXPECT_EQ(copies, 8);  // a STORE and a LOAD on each of the four devices
+}
+
+// Of two tasks before U, neither is without states.
+TEST(OffloadedStates, StayWhereTheyWouldBeAwayDuringNoTask) {
+    const Job job =
+        offloading_job(kOffloadedStates, {"workload.stages=1", "cluster.devices=1", "pipeline.micro_batches=1"});
+    EXPECT_FALSE(has_copies(job.plan.order[0]));
+    EXPECT_EQ(metrics_of(trace_of_offload(job)).devices[0].peak_memory, 5 * kOffloadedGB);
+}
+
+TEST(OffloadedStates, NeedALinkAndAFlush) {
+    expect_says(refusal([] {
+                    (void)offloading_job(
+                        "workload: {model: uniform, stages: 2, forward: 1 ms, backward_input: 1 ms, backward_weight: "
+                        "1 ms}\npipeline: {schedule: gpipe, micro_batches: 4, offload_states: all}\n");
+                }),
+                {"copies to the memory of its host is not known", "write cluster.host_link", "offload_states"});
+    expect_says(refusal([] { (void)offloading_job(kOffloadedStates, {"pipeline.schedule=pipedream"}); }),
+                {"schedule pipedream never flushes", "such as 1f1b"});
+}
+
+// A plan whose states leave and do not return is refused, and one whose states return without having left.
+TEST(OffloadedStates, LeaveAndReturn) {
+    const Job job = offloading_job(kOffloadedStates);
+    for (const auto& [gone, fact] :
+         {std::pair(Op::Load, "0STORE7 has no 0LOAD7"), {Op::Store, "0LOAD7 has no 0STORE7"}}) {
+        Plan plan = job.plan;
+        std::erase_if(plan.order[0], [&, gone = gone](const Task& task) { return task.op == gone; });
+        expect_says(refusal([&] { (void)check(plan); }), {fact, "add it before the update, or remove both"});
+    }
+}
+
 TEST(Offload, NeedsALinkToTheHost) {
     expect_says(refusal([] {
                     (void)offloading_job(
@@ -103,7 +181,7 @@ TEST(Offload, IsAddedToPlansFromFiles) {
 class CopyCount {
 public:
     struct Times {
-        Ns forward, input, weight, copy;
+        Ns forward, input, weight, copy, states;
     };
     CopyCount(const Plan& plan, std::vector<Times> times, bool both_ways)
         : plan_(plan), times_(std::move(times)), both_ways_(both_ways) {
@@ -123,7 +201,7 @@ public:
     Ns makespan() const {
         Ns last = 0;
         for (const auto& [task, end] : end_)
-            if (task.op != Op::Reload && task.op != Op::Offload)
+            if (!std::set{Op::Reload, Op::Offload, Op::Store, Op::Load}.contains(task.op))
                 last = std::max(last, end);
         return last;
     }
@@ -172,8 +250,23 @@ private:
                 end_[task] = lane = std::max(lane, list) + times.copy;
                 return true;
             }
-            case Op::Recompute:
+            case Op::Store: {
+                away_.insert({stage, kStates});
+                Ns& lane = lanes_[{device, 0}];
+                end_[task] = lane = lane + times.states;
+                list = std::max(list, lane);
+                return true;
+            }
+            case Op::Load: {
+                Ns& lane = lanes_[{device, both_ways_ ? 1 : 0}];
+                end_[task] = lane = std::max({lane, list, *ended(Op::Store, stage, mb)}) + times.states;
+                return true;
+            }
             case Op::Update:
+                if (away_.contains({stage, kStates}))
+                    needs.push_back(ended(Op::Load, stage, mb));
+                return run(device, task, needs, 0);
+            case Op::Recompute:
             case Op::SumGradients:
             case Op::SendForward:
             case Op::RecvForward:
@@ -200,15 +293,22 @@ private:
     const bool both_ways_;
     std::map<std::size_t, Ns> list_;                   // by device: what its list has reached
     std::map<std::pair<std::size_t, int>, Ns> lanes_;  // by device and lane: the end of the last copy
-    std::set<std::pair<int, int>> away_;               // stage and micro-batch
+    static constexpr int kStates = -1;
+    std::set<std::pair<int, int>> away_;  // stage and micro-batch, or kStates
     std::map<Task, Ns> end_;
 };
 
 // The most bytes that a device holds while a task runs, with these sizes for each micro-batch of a stage: until the
-// gradients of inputs, and until these of weights.
-Bytes peak_of_list(const std::vector<Task>& order, const std::vector<std::pair<Bytes, Bytes>>& sizes) {
+// gradients of inputs, and until these of weights. `weights` are by stage, with as large gradients, and states of twice
+// the size.
+Bytes peak_of_list(const std::vector<Task>& order, const std::vector<std::pair<Bytes, Bytes>>& sizes,
+                   const std::vector<Bytes>& weights) {
     std::map<std::pair<int, int>, std::pair<Bytes, Bytes>> held;
     Bytes most = 0;
+    for (const Task& task : order)
+        if (task.op == Op::Update)
+            held[{task.stage, -1}] = {2 * weights[static_cast<std::size_t>(task.stage)],
+                                      2 * weights[static_cast<std::size_t>(task.stage)]};
     const auto sum = [&] {
         Bytes all = 0;
         for (const auto& [key, bytes] : held)
@@ -219,9 +319,13 @@ Bytes peak_of_list(const std::vector<Task>& order, const std::vector<std::pair<B
         const std::pair key{task.stage, task.microbatch};
         if (task.op == Op::Forward || task.op == Op::Reload)
             held[key] = sizes[static_cast<std::size_t>(task.stage)];
+        if (task.op == Op::Load)
+            held[{task.stage, -1}].second = 2 * weights[static_cast<std::size_t>(task.stage)];
         most = std::max(most, sum());
         if (task.op == Op::Offload || task.op == Op::Backward || task.op == Op::BackwardWeight)
             held.erase(key);
+        if (task.op == Op::Store)
+            held[{task.stage, -1}].second = 0;
         if (task.op == Op::BackwardInput)
             held[key].first = 0;
     }
@@ -230,7 +334,7 @@ Bytes peak_of_list(const std::vector<Task>& order, const std::vector<std::pair<B
 
 TEST(Offload, OfRandomPipelinesEqualsACountOfEvents) {
     Random random(11);
-    int copies = 0;
+    int copies = 0, stores = 0;
     for (int round = 0; round < rounds(200); ++round) {
         const char* const kSchedules[] = {"gpipe", "1f1b", "zb-h1", "interleaved", "zb-v"};
         const std::string schedule = kSchedules[pick(random, 0, 4)];
@@ -238,10 +342,13 @@ TEST(Offload, OfRandomPipelinesEqualsACountOfEvents) {
         const int stages = devices * chunks;
         std::vector<CopyCount::Times> times;
         std::vector<std::pair<Bytes, Bytes>> sizes;
-        std::vector<std::string> forward, input, weight, activation, until_weight;
+        std::vector<Bytes> weights;
+        std::vector<std::string> weight_texts, forward, input, weight, activation, until_weight;
         const int rate = 1 << pick(random, 0, 4);  // bytes per nanosecond: times are whole
         for (int stage = 0; stage < stages; ++stage) {
-            times.push_back({pick(random, 1, 50), pick(random, 1, 50), pick(random, 1, 50), 0});
+            times.push_back({pick(random, 1, 50), pick(random, 1, 50), pick(random, 1, 50), 0, 0});
+            weights.push_back(64 * pick(random, 0, 5));
+            weight_texts.push_back(fmt::format("{} B", weights.back()));
             sizes.emplace_back(64 * pick(random, 0, 5), 64 * pick(random, 0, 5));
             forward.push_back(fmt::format("{} ns", times.back().forward));
             input.push_back(fmt::format("{} ns", times.back().input));
@@ -249,26 +356,35 @@ TEST(Offload, OfRandomPipelinesEqualsACountOfEvents) {
             activation.push_back(fmt::format("{} B", sizes.back().first + sizes.back().second));
             until_weight.push_back(fmt::format("{} B", sizes.back().second));
         }
-        std::set<int> offloaded;
+        std::set<int> offloaded, stored;
         for (int stage = 0; stage < stages; ++stage)
             if (pick(random, 0, 2) > 0)
                 offloaded.insert(stage);
+        for (int stage = 0; stage < stages; ++stage)
+            if (pick(random, 0, 2) > 0)
+                stored.insert(stage);
         const int latency = pick(random, 0, 9);
         for (const int stage : offloaded) {
             const auto& [until_input, later] = sizes[static_cast<std::size_t>(stage)];
             times[static_cast<std::size_t>(stage)].copy = latency + (until_input + later) / rate;
         }
+        for (const int stage : stored)
+            times[static_cast<std::size_t>(stage)].states =
+                latency + 2 * weights[static_cast<std::size_t>(stage)] / rate;
         const bool both_ways = pick(random, 0, 1) == 1;
         const std::string text = fmt::format(
             "workload: {{model: uniform, stages: {}, forward: [{}], backward_input: [{}], backward_weight: [{}], "
-            "activation: [{}], activation_until_weight: [{}]}}\n"
+            "activation: [{}], activation_until_weight: [{}], weights: [{}]}}\n"
             "cluster: {{devices: {}, host_link: {{bandwidth: {} GB/s, latency: {} ns}}{}}}\n"
-            "pipeline: {{schedule: {}, micro_batches: {}, offload: [{}], offload_ahead: {}}}\n"
+            "pipeline: {{schedule: {}, micro_batches: {}, offload: [{}], offload_ahead: {}, offload_states: [{}], "
+            "offload_states_ahead: {}}}\n"
+            "training: {{optimizer: adamw}}\n"
             "transfer: {{copies: {}}}\n",
             stages, fmt::join(forward, ", "), fmt::join(input, ", "), fmt::join(weight, ", "),
-            fmt::join(activation, ", "), fmt::join(until_weight, ", "), devices, rate, latency,
-            pick(random, 0, 3) == 0 ? ", dispatch: 0 ns" : "", schedule, devices * pick(random, 1, 4),
-            fmt::join(offloaded, ", "), pick(random, 1, 3), both_ways ? "both ways" : "in turn");
+            fmt::join(activation, ", "), fmt::join(until_weight, ", "), fmt::join(weight_texts, ", "), devices, rate,
+            latency, pick(random, 0, 3) == 0 ? ", dispatch: 0 ns" : "", schedule, devices * pick(random, 1, 4),
+            fmt::join(offloaded, ", "), pick(random, 1, 3), fmt::join(stored, ", "), pick(random, 1, 3),
+            both_ways ? "both ways" : "in turn");
         SCOPED_TRACE(text);
         const Job job = offloading_job(text);
         const Trace trace = trace_of_offload(job);
@@ -277,18 +393,20 @@ TEST(Offload, OfRandomPipelinesEqualsACountOfEvents) {
         for (const TraceEvent& event : trace.events)
             if (is_compute(event.task.op) || is_copy(event.task.op)) {
                 EXPECT_EQ(event.end, count.end(event.task)) << print(event.task);
-                copies += is_copy(event.task.op) ? 1 : 0;
+                copies += event.task.op == Op::Offload ? 1 : 0;
+                stores += event.task.op == Op::Store ? 1 : 0;
             }
         const Trace by_events = Simulator(job.plan, job.mode).trace_by_events(job.costs);
         EXPECT_EQ(by_events.events, trace.events);
         const auto memory = memory_of(job.plan, buffers_of(job.plan, job.costs, job.versions));
         for (std::size_t device = 0; device < memory.size(); ++device)
-            EXPECT_EQ(total(peak_of(memory[device])), peak_of_list(job.plan.order[device], sizes))
+            EXPECT_EQ(total(peak_of(memory[device])), peak_of_list(job.plan.order[device], sizes, weights))
                 << "device " << device;
         if (HasFailure())
             return;
     }
     EXPECT_GT(copies, rounds(200));
+    EXPECT_GT(stores, rounds(200));
 }
 
 }  // namespace
