@@ -121,7 +121,35 @@ TEST(OffloadedStates, OfHoldersAreTheirParts) {
     EXPECT_EQ(copies, 8);  // a STORE and a LOAD on each of the four devices
 }
 
-// Of two tasks before U, neither is without states.
+// llama 3 8B has 8,030,261,248 parameters (its model card). Mixed precision keeps 12 bytes of each: the weights in fp32
+// and two averages. Two replicas divide them with ZeRO-1, and four stages copy them out and back.
+TEST(OffloadedStates, OfATransformerAreTwelveBytesPerParameter) {
+    const Job job = offloading_job(
+        "workload: {model: llama-3-8b, sequence_length: 4096}\n"
+        "cluster: {hosts: 1, devices_per_host: 8, device: h100-sxm-80, host_link: {bandwidth: 50 GB/s}}\n"
+        "parallel: {pipeline: 4, zero: 1}\n"
+        "pipeline: {schedule: 1f1b, micro_batches: 8, micro_batch_size: 1, offload_states: all}\n"
+        "training: {precision: bf16, optimizer: adamw}\n");
+    double out = 0, back = 0, longest = 0;
+    for (const TraceEvent& event : trace_of_offload(job).events)
+        if (is_copy(event.task.op)) {
+            (event.task.op == Op::Store ? out : back) += static_cast<double>(event.bytes);
+            longest = std::max(longest, static_cast<double>(event.bytes));
+            EXPECT_NEAR(static_cast<double>(event.end - event.start), static_cast<double>(event.bytes) / 50, 1);
+        }
+    const double all = 12 * 8'030'261'248.0 / 2;
+    EXPECT_NEAR(out, all, 1e-4 * all);  // parts are whole bytes of each parameter
+    EXPECT_EQ(back, out);
+    const auto optimizer = static_cast<std::size_t>(MemoryKind::Optimizer);
+    const std::vector<MemoryUse> memory = memory_of(job.plan, buffers_of(job.plan, job.costs, job.versions))[0];
+    Bytes least = memory[0][optimizer];
+    for (const MemoryUse& use : memory)
+        least = std::min(least, use[optimizer]);
+    EXPECT_EQ(least, 0);
+    EXPECT_GT(longest, 0);
+}
+
+// F and B are all tasks before U, and during neither would the states be away.
 TEST(OffloadedStates, StayWhereTheyWouldBeAwayDuringNoTask) {
     const Job job =
         offloading_job(kOffloadedStates, {"workload.stages=1", "cluster.devices=1", "pipeline.micro_batches=1"});

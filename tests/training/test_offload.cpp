@@ -154,7 +154,7 @@ TEST(OffloadedStates, OfHoldersGiveTheSameNumbersAndThePredictedMemory) {
     }
 }
 
-// With ZeRO-1, a copy may stand between the sum of a stage and its update.
+// With ZeRO-1, a copy may come between the sum of a stage and its update.
 TEST(OffloadedStates, OfSeveralStagesPerDeviceGiveTheSameNumbers) {
     for (const char* schedule : {"interleaved", "zb-v", "bfs"})
         for (const int ahead : {1, 2}) {
