@@ -100,12 +100,13 @@ void check_trained_layers(const Yaml& at, const WorkloadConfig& workload) {
     job.frozen = workload.frozen;
     const std::vector<ListedLayer> layers = listed_layers(job);
     const Yaml frozen = at["frozen"];
-    for (const std::string& pattern : workload.frozen)
-        if (std::ranges::none_of(layers, [&](const ListedLayer& layer) { return matches(layer.name(), pattern); }))
-            frozen.complain(
-                fmt::format("no layer of {} is called '{}'", job.model.name, pattern),
-                "name layers as in encoder, encoder.0, projector, embedding, block.0, head; '*' matches any "
-                "characters");
+    const auto unknown = std::ranges::find_if(workload.frozen, [&](const std::string& pattern) {
+        return std::ranges::none_of(layers, [&](const ListedLayer& layer) { return matches(layer.name(), pattern); });
+    });
+    if (unknown != workload.frozen.end())
+        frozen.complain(fmt::format("no layer of {} is called '{}'", job.model.name, *unknown),
+                        "name layers as in encoder, encoder.0, projector, embedding, block.0-15, head; '*' matches any "
+                        "characters");
     if (std::ranges::none_of(layers,
                              [](const ListedLayer& layer) { return layer.passes.trained || layer.passes.adapters; }))
         frozen.complain("all layers are frozen: nothing is trained", "leave a layer out");

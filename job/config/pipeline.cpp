@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <regex>
+#include <string>
 
 namespace pw {
 namespace {
@@ -265,7 +267,7 @@ constexpr ConfigKey kPipelineKeys[] = {
      KeyShown::IfSet,
      "all layers",
      "with `recompute`: the layers of these stages that are recomputed, by the name of the layer or of its block, "
-     "with `*` for any characters. `F` keeps what the remaining layers save"},
+     "with `*` for any characters and `h.0-3` for a range. `F` keeps what the remaining layers save"},
     {"recompute_saved", integer_key<kPipeline, &Pipeline::recompute, &Recomputation::saved>(0, kMostBatches),
      KeyShown::IfSet, "",
      "with `recompute`: micro-batches of each window whose `F` saves everything, so that no `R` runs. A window is as "
@@ -296,7 +298,7 @@ constexpr ConfigKey kPipelineKeys[] = {
      KeyShown::IfSet,
      "all layers",
      "with `offload`: the layers of these stages whose saved tensors leave the device, by the name of the layer or of "
-     "its block, with `*` for any characters"},
+     "its block, with `*` for any characters and `h.0-3` for a range"},
     {"offload_share", number_key<kPipeline, &Pipeline::offload_share>(0, 1), KeyShown::IfSet, "",
      "with `offload`: the part of these tensors that leaves the device. `run` takes whole layers only"},
     {"offload_ahead", integer_key<kPipeline, &Pipeline::offload, &Offloading::ahead>(1, kMostBatches), KeyShown::IfSet,
@@ -347,10 +349,29 @@ std::string read_layer_name(const Yaml& at) {
     return name;
 }
 
+namespace {
+
+// Adds a name, or for a range of numbers, as in h.0-2.attn, a name for each of them.
+void add_names(const Yaml& at, const std::string& name, std::vector<std::string>& names) {
+    static const std::regex kRange(R"((.*\.)(\d{1,4})-(\d{1,4})(\..*)?)");
+    std::smatch range;
+    const bool is_range = std::regex_match(name, range, kRange);
+    const int first = is_range ? std::stoi(range[2]) : 0, last = is_range ? std::stoi(range[3]) : 0;
+    if (last < first)
+        at.complain(fmt::format("the range {}-{} of '{}' is empty", first, last, name),
+                    "write the smaller number first");
+    if (!is_range || last < first)
+        return names.push_back(name);
+    for (int number = first; number <= last; ++number)
+        names.push_back(fmt::format("{}{}{}", range[1].str(), number, range[4].str()));
+}
+
+}  // namespace
+
 std::vector<std::string> read_layer_names(const Yaml& at) {
     std::vector<std::string> names;
     for (const Yaml& item : at.items())
-        names.push_back(read_layer_name(item));
+        add_names(item, read_layer_name(item), names);
     if (at.is_list() && names.empty())
         at.complain(fmt::format("'{}' is empty", at.path()),
                     "name layers, such as layer3 or *.relu, or remove the key");

@@ -346,8 +346,8 @@ constexpr ConfigKey kWorkloadKeys[] = {
      {special("`[layer, …]`, for uniform `[stage, …]`", R"({"$ref": "#/$defs/names"})"), read_frozen, print_frozen},
      KeyShown::IfSet,
      "none",
-     "[layers that are not trained](schedules.md#frozen-layers): names of layers or blocks, `*` for any characters, of "
-     "transformers [parts](transformers.md#frozen-parts)"},
+     "[layers that are not trained](schedules.md#frozen-layers): names of layers or blocks, `*` for any characters, "
+     "`h.0-3` for a range, of transformers [parts](transformers.md#frozen-parts)"},
     {"mtp_layers", integer_key<kWorkload, &Workload::mtp_layers>(0, 16), KeyShown::IfSet,
      "`num_nextn_predict_layers` of the `config.json`, else 0",
      "[modules that predict a further token](transformers.md#further-tokens) each", kOfTransformers},

@@ -275,6 +275,9 @@ const std::vector<TypedMistake>& typed_mistakes() {
          "cluster.devices=2 "
          "--set pipeline.schedule=seq1f1b --set run.backend=reference",
          {"workload.frozen", "'h.0.attn.core' has no backward", "pipeline.slices: 1"}},
+        {"simulate llama.yaml --set workload.frozen=[block.5-2]",
+         {"the range 5-2 of 'block.5-2' is empty", "write the smaller number first"}},
+        {"simulate llama.yaml --set workload.frozen=[block.14-16]", {"no layer of llama-3.2-1b is called 'block.16'"}},
         {"simulate gpt.yaml --set 'workload.lora={rank: 8}'",
          {"'workload.lora' is not for model: gpt", "it belongs to transformers"}},
     };

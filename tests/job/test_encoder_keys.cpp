@@ -84,6 +84,17 @@ TEST(EncoderKeys, CountBlocksOfTheEncoderFirst) {
     EXPECT_EQ(even.model->layers[static_cast<std::size_t>(even.split.layers[1].front())].name, "block.4");
 }
 
+TEST(EncoderKeys, TakeRangesOfBlocks) {
+    const std::vector<std::string> expected = {"encoder.6", "encoder.7", "head", "embedding", "block.0"};
+    const Config config = load(encoder_text(by_hand(", frozen: [encoder.6-7, head, embedding, block.0-0]")));
+    EXPECT_EQ(config.workload.frozen, expected);
+    const auto refused = [](const std::string& frozen) {
+        return refusal([&] { (void)load(encoder_text(small_model(fmt::format("frozen: [{}]", frozen)))); });
+    };
+    expect_says(refused("block.5-2"), {"the range 5-2 of 'block.5-2' is empty", "write the smaller number first"});
+    expect_says(refused("block.14-17"), {"no layer of llama-3.2-1b is called 'block.16'"});
+}
+
 // A stage of a frozen encoder runs forwards only, and its device holds weights of two bytes alone.
 TEST(EncoderKeys, LetStagesRunForwardsOnly) {
     const Job job =
@@ -124,7 +135,7 @@ TEST(EncoderKeys, SayWhatIsWrong) {
     expect_says(refused(by_hand(), "schedule: seq1f1b, slices: 2, mini_batch: 8"),
                 {"an encoder are not cut into slices"});
     expect_says(refused(small_model("frozen: [encoder]")),
-                {"no layer of llama-3.2-1b is called 'encoder'", "block.0, head"});
+                {"no layer of llama-3.2-1b is called 'encoder'", "block.0-15, head"});
     expect_says(refused(small_model("frozen: ['*']")), {"nothing is trained", "leave a layer out"});
     expect_says(refused(small_model("frozen: [head]")),
                 {"share their table, and only one of them is frozen", "name both"});
