@@ -4,9 +4,11 @@
 #include "job/plan.h"
 #include "workloads/cluster/named_links.h"
 #include "workloads/transformers/expert_load.h"
+#include "workloads/transformers/layer_list.h"
 #include "workloads/transformers/transformer_model.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <string>
 
@@ -145,15 +147,31 @@ std::vector<std::vector<TransformerJob>> transformer_jobs_of(const Setup& setup)
     return jobs;
 }
 
-double model_flops_per_sample(const Setup& setup, bool trains) {
-    const WorkloadConfig& workload = setup.workload;
+namespace {
+
+// The layers of a workload, and what is trained of them.
+TransformerJob layers_of(const WorkloadConfig& workload) {
     TransformerJob job;
     job.model = *workload.transformer;
     job.tokens = workload.options.sequence_length;
     job.encoder = workload.encoder;
     job.lora = workload.lora;
     job.frozen = workload.frozen;
-    return model_flops_per_sequence(job, trains);
+    return job;
+}
+
+}  // namespace
+
+double model_flops_per_sample(const Setup& setup, bool trains) {
+    return model_flops_per_sequence(layers_of(setup.workload), trains);
+}
+
+bool has_unlike_blocks(const Setup& setup) {
+    std::vector<LayerPasses> passes;
+    for (const ListedLayer& layer : listed_layers(layers_of(setup.workload)))
+        if (layer.is_block())
+            passes.push_back(layer.passes);
+    return setup.workload.encoder || std::ranges::adjacent_find(passes, std::ranges::not_equal_to{}) != passes.end();
 }
 
 double peak_flops(const Setup& setup) {

@@ -20,6 +20,9 @@ double model_flops_per_sample(const Setup& setup, bool trains = true);
 // FLOP/s of a device in the precision of the training, as its vendor states them. With several makes, the mean.
 double peak_flops(const Setup& setup);
 
+// Returns whether blocks differ in what is trained of them, or some are of an encoder.
+bool has_unlike_blocks(const Setup& setup);
+
 // Returns the number of layers that are divided among stages as evenly as possible: the blocks, or with them the
 // embedding and the head if only then all stages have equally many.
 int slots_of_stages(int blocks, int stages);

@@ -140,18 +140,6 @@ Model model_by_shapes(const Setup& setup) {
     return transformer_model(transformer_job_of(setup), setup.pipeline.micro_batch_size).model;
 }
 
-// Gives every stage equally many blocks, as Megatron-LM does, with the embedding in the first and the head in the last.
-// Where that is not possible, both count as blocks. Else the first stages have one more.
-StageSplit split_by_blocks(const Setup& setup, const Model& model) {
-    const int parts = parts_of_ends(setup), blocks = setup.workload.all_blocks();
-    const int stages = parts > 1 ? parts : setup.pipeline.stages;
-    if (slots_of_stages(blocks, stages) < stages)
-        setup.fail_at(setup.places.contains("pipeline.stages") ? "pipeline.stages" : "parallel.pipeline",
-                      fmt::format("{} blocks cannot be divided among {} stages", blocks, stages), "write fewer stages");
-    return parts > 1 ? split_between_parts(model.layers, blocks, parts)
-                     : split_of_blocks(model.layers, even_blocks(blocks, stages));
-}
-
 namespace {
 
 // Returns the first layer of each block, which has the joint layers before the block, and the first layer after the
@@ -170,7 +158,34 @@ std::vector<int> starts_of_transformer_blocks(const LayerGraph& graph) {
     return starts;
 }
 
+// Makes the longest stage as short as possible. The first stage may have the embedding alone, the last the head.
+StageSplit split_by_times(const Setup& setup, const LayerGraph& graph) {
+    std::vector<Ns> times;
+    const TransformerJob job = transformer_job_of(setup);
+    for (const TransformerLayerCost& layer : TransformerLayers(job).all(setup.pipeline.micro_batch_size))
+        times.push_back(bounded((layer.forward + layer.backward_input + layer.backward_weight) * 1e9));
+    CutPlaces places = starts_of_transformer_blocks(graph);
+    places.insert(places.begin(), 0);
+    return split_bottleneck(graph, std::vector<double>(static_cast<std::size_t>(setup.pipeline.stages), 1), times,
+                            places);
+}
+
 }  // namespace
+
+// Gives every stage equally many blocks, as Megatron-LM does, with the embedding in the first and the head in the last.
+// Where that is not possible, both count as blocks. Else the first stages have one more. Blocks of which only some are
+// trained, or of an encoder, are divided by their times.
+StageSplit split_by_blocks(const Setup& setup, const Model& model) {
+    const int parts = parts_of_ends(setup), blocks = setup.workload.all_blocks();
+    const int stages = parts > 1 ? parts : setup.pipeline.stages;
+    if (slots_of_stages(blocks, stages) < stages)
+        setup.fail_at(setup.places.contains("pipeline.stages") ? "pipeline.stages" : "parallel.pipeline",
+                      fmt::format("{} blocks cannot be divided among {} stages", blocks, stages), "write fewer stages");
+    if (parts > 1)
+        return split_between_parts(model.layers, blocks, parts);
+    return has_unlike_blocks(setup) ? split_by_times(setup, model.layers)
+                                    : split_of_blocks(model.layers, even_blocks(blocks, stages));
+}
 
 StageSplit split_of_blocks(const LayerGraph& graph, const std::vector<int>& blocks) {
     const std::vector<int> starts_of = starts_of_transformer_blocks(graph);

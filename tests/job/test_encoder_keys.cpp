@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -80,8 +81,38 @@ TEST(EncoderKeys, CountBlocksOfTheEncoderFirst) {
         ASSERT_EQ(job.costs.edges.size(), 1u);
         EXPECT_EQ(job.costs.edges[0].forward, 2 * 4 * 576 * 1024);
     }
-    const Job even = encoded_job(encoder_text(by_hand()));
-    EXPECT_EQ(even.model->layers[static_cast<std::size_t>(even.split.layers[1].front())].name, "block.4");
+}
+
+Ns longest_stage(const Job& job) {
+    Ns longest = 0;
+    for (const StageCost& cost : job.costs.stage)
+        longest = std::max(longest, cost.forward + cost.backward);
+    return longest;
+}
+
+// The default split against every division of the blocks: no longest stage is shorter.
+TEST(EncoderKeys, BalanceStagesOfUnlikeBlocks) {
+    for (const std::string& workload :
+         {by_hand(), by_hand(", frozen: [encoder]"), by_hand(", lora: {rank: 8}"),
+          small_model("frozen: [embedding, head, block.0-9]"), small_model("lora: {rank: 8}, frozen: [block.12-15]")}) {
+        SCOPED_TRACE(workload);
+        const Job usual = encoded_job(encoder_text(workload));
+        const int blocks = usual.setup.workload.all_blocks();
+        Ns best = longest_stage(usual);
+        for (int first = 0; first <= blocks; ++first)
+            best = std::min(
+                best,
+                longest_stage(encoded_job(encoder_text(
+                    workload, fmt::format("schedule: 1f1b, mini_batch: 8, split: [{}, {}]", first, blocks - first)))));
+        EXPECT_NEAR(static_cast<double>(longest_stage(usual)), static_cast<double>(best), 100) << "times are rounded";
+    }
+}
+
+TEST(EncoderKeys, DivideAlikeBlocksEqually) {
+    for (const char* trained : {"frozen: [embedding, head]", "frozen: [block]", "lora: {rank: 8}"}) {
+        const Job job = encoded_job(encoder_text(small_model(trained)));
+        EXPECT_EQ(job.model->layers[static_cast<std::size_t>(job.split.layers[1].front())].name, "block.8") << trained;
+    }
 }
 
 TEST(EncoderKeys, TakeRangesOfBlocks) {
