@@ -18,13 +18,24 @@
 namespace pw {
 namespace {
 
-// The model of 7 billion parameters, with learned positions as in the authors' scripts.
-constexpr const char* kSevenBillion = R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 32,
-"n_embd": 4096, "n_head": 32, "n_inner": 16384, "n_positions": 131072, "vocab_size": 50304})";
+// A model of the authors: rotary positions, two tables, no dropout (run.sh of the repository).
+struct Measured {
+    const char* model;
+    int blocks, hidden, heads, hosts, tensor, pipeline;
+};
+constexpr Measured kSmallest{"2.7B", 32, 2560, 32, 1, 1, 8}, kSeven{"7B", 32, 4096, 32, 4, 8, 4},
+    kSevenLonger{"7B", 32, 4096, 32, 4, 4, 8}, kLargest{"30B", 64, 6144, 64, 8, 8, 8};
+
+std::string shape_of(const Measured& of, int tokens) {
+    return fmt::format(R"({{"model_type": "gpt_neox", "num_hidden_layers": {}, "hidden_size": {},
+"num_attention_heads": {}, "intermediate_size": {}, "max_position_embeddings": {}, "vocab_size": 50304, "rotary_pct": 1.0,
+"use_parallel_residual": false, "tie_word_embeddings": false, "attention_bias": true, "hidden_act": "gelu"}})",
+                       of.blocks, of.hidden, of.heads, 4 * of.hidden, tokens);
+}
 
 double predicted(int tokens, int micro_batches, bool sliced) {
     const TemporaryFolder folder;
-    folder.write("seven.json", kSevenBillion);
+    folder.write("seven.json", shape_of(kSeven, tokens));
     const std::string path = folder.write(
         "plan.yaml",
         fmt::format("workload: {{model: seven.json, sequence_length: {}}}\n"
@@ -62,20 +73,9 @@ TEST(MeasuredSlices, HaveTheirThroughput) {
     }
 }
 
-// A model of the authors' memory figure: rotary positions, two tables, no dropout (run.sh of the repository).
-struct Measured {
-    const char* model;
-    int blocks, hidden, heads, hosts, tensor, pipeline;
-};
-constexpr Measured kSmallest{"2.7B", 32, 2560, 32, 1, 1, 8}, kSeven{"7B", 32, 4096, 32, 4, 8, 4},
-    kSevenLonger{"7B", 32, 4096, 32, 4, 4, 8}, kLargest{"30B", 64, 6144, 64, 8, 8, 8};
-
 Report predicted_memory(const Measured& of, int tokens, bool sliced) {
     const TemporaryFolder folder;
-    folder.write("model.json", fmt::format(R"({{"model_type": "gpt_neox", "num_hidden_layers": {}, "hidden_size": {},
-"num_attention_heads": {}, "intermediate_size": {}, "max_position_embeddings": {}, "vocab_size": 50304, "rotary_pct": 1.0,
-"use_parallel_residual": false, "tie_word_embeddings": false, "attention_bias": true, "hidden_act": "gelu"}})",
-                                           of.blocks, of.hidden, of.heads, 4 * of.hidden, tokens));
+    folder.write("model.json", shape_of(of, tokens));
     const std::string path = folder.write(
         "plan.yaml",
         fmt::format("workload: {{model: model.json, sequence_length: {}}}\n"
