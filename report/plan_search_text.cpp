@@ -45,7 +45,8 @@ Json stages_json(const Job& job, const FoundPlan& plan) {
 }
 
 // What the text and the YAML say about the proof.
-std::string proof_of(const SearchResult& result) {
+std::string proof_of(const PlanSearch& search) {
+    const SearchResult& result = search.result;
     const FoundPlan& best = *result.best();
     if (result.lower_bound >= best.step_time)
         return "no plan of this search is faster";
@@ -55,7 +56,7 @@ std::string proof_of(const SearchResult& result) {
     if (!result.every_choice)
         where += "; not every order of the devices or way to share them out was tried";
     if (result.equal_bound >= best.step_time)
-        where += ", and none with equal numbers of blocks is faster";
+        where += fmt::format(", and none with {} is faster", usual_division(search.problem.setup));
     return fmt::format("no plan of this search is faster than {} (gap {}){}", print_time(result.lower_bound),
                        print_percent(result.gap()), where);
 }
@@ -110,7 +111,7 @@ std::string to_text(const PlanSearch& search, std::size_t most) {
     return fmt::format(
         "{}{}{}\n\nbest: {}, step {}{}; {}\n{}", words.table(search, words.rows(search, most)), words.counts(search),
         result.stop == SearchStop::None ? "" : fmt::format("; stopped by the {}", name_of(result.stop)),
-        print(best.choice), print_time(best.step_time), words.rate(search), proof_of(result), words.details(search));
+        print(best.choice), print_time(best.step_time), words.rate(search), proof_of(search), words.details(search));
 }
 
 Json to_json(const PlanSearch& search) {
@@ -199,7 +200,7 @@ std::string best_config_yaml(const PlanSearch& search, const std::string& file, 
     const std::string batch = profile_batch == 0 ? "" : fmt::format("search:\n  profile_batch: {}\n", profile_batch);
     return fmt::format("# Found by `pipewright search`: {}.\n# Predicted step {}, reserved memory {}; {}.\n{}{}",
                        print(plan.choice), print_time(plan.step_time), print_memory(plan.most_reserved(), setup),
-                       row == 1 ? proof_of(search.result)
+                       row == 1 ? proof_of(search)
                                 : fmt::format("row {} of the search's table, the best plan takes {}", row,
                                               print_time(search.result.best()->step_time)),
                        yaml_for(setup, file), batch);

@@ -37,6 +37,8 @@ Job quiet_job_of(const PlanSearch& search, const FoundPlan& plan);
 // Returns the time of the passes of a micro-batch in a stage.
 Ns time_of_passes(const StageCost& cost, const Job& job);
 std::vector<PlanDot> dots_of(const PlanSearch& search);
+// Returns how the blocks of a transformer are divided unless a plan names their numbers: "equal numbers of blocks".
+const char* usual_division(const Setup& setup);
 // Returns the memory that all devices have if it is the same and limited. Else kUnlimited.
 Bytes memory_of_all(const Setup& setup);
 

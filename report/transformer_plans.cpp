@@ -1,4 +1,5 @@
 // What is said of found plans of transformers.
+#include "job/transformer_job.h"
 #include "report/report.h"
 #include "report/search_words.h"
 #include "report/step_parts_text.h"
@@ -148,7 +149,7 @@ std::string blocks_text(const PlanSearch& search) {
     if (found == search.result.plans.end())
         return "";
     const double more = static_cast<double>(found->step_time) / static_cast<double>(best.step_time) - 1;
-    return fmt::format("the same choice with equal numbers of blocks takes {}, {} more{}\n",
+    return fmt::format("the same choice with {} takes {}, {} more{}\n", usual_division(search.problem.setup),
                        print_time(found->step_time), print_percent(more), found->fits ? "" : ", and does not fit");
 }
 
@@ -339,5 +340,9 @@ const SearchWords kTransformerPlans = {.rows = rows_of_degrees,
                                        .complete_best = complete_best_transformer,
                                        .complete = complete_transformers,
                                        .refuse = refuse_transformer};
+
+const char* usual_division(const Setup& setup) {
+    return has_unlike_blocks(setup) ? "the default split" : "equal numbers of blocks";
+}
 
 }  // namespace pw

@@ -1,6 +1,5 @@
 #include "search/clusters/block_moves.h"
 
-#include "job/transformer_job.h"
 #include "search/clusters/plan_attempts.h"
 #include "workloads/lower_bound.h"
 
@@ -52,9 +51,9 @@ FoundPlan with_moved_blocks(FoundPlan balanced, const ChoiceBounds& bounds, cons
                             const PlanLimits& limits, const Deadline& deadline, const std::function<bool()>& is_over) {
     FoundPlan best = std::move(balanced);
     if (!best.fits && bounds.fits) {
-        PlanChoice even = best.choice;
-        even.blocks = even_blocks(setup.workload.transformer->layers, even.stages);
-        if (std::optional<FoundPlan> plan = attempts_at({&even}, setup, limits, deadline).front().plan)
+        PlanChoice usual = best.choice;
+        usual.blocks = usual_blocks(setup, usual);
+        if (std::optional<FoundPlan> plan = attempts_at({&usual}, setup, limits, deadline).front().plan)
             best = std::move(*plan);
     }
     for (int moves = 0; moves < kMostMoves && !is_over(); ++moves) {

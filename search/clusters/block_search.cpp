@@ -1,5 +1,6 @@
 #include "search/clusters/block_search.h"
 
+#include "job/transformer_job.h"
 #include "search/clusters/block_moves.h"
 #include "search/clusters/plan_attempts.h"
 #include "search/plan_choice.h"
@@ -40,10 +41,10 @@ public:
             order.begin(), order.end(), [&](std::size_t index) { return !is_by_costs(state_.choices[index]); });
         const std::vector<std::size_t> ordered_by_costs(by_costs, order.end());
         order.erase(by_costs, order.end());
-        // On unlike devices, balanced numbers make most choices faster, and with offload more choices fit: the best
-        // choices have the best balanced plans.
-        const bool are_alike =
-            state_.setup.parallel.ranks->are_alike && state_.setup.search.offload == SearchConfig::Recompute::None;
+        // On unlike devices, balanced numbers make most choices faster, and with offload or unlike blocks more choices
+        // fit: the best choices have the best balanced plans.
+        const bool are_alike = state_.setup.parallel.ranks->are_alike && !has_unlike_blocks(state_.setup) &&
+                               state_.setup.search.offload == SearchConfig::Recompute::None;
         std::set<std::tuple<DegreesKey, std::string, int, int>> kinds;
         std::erase_if(order, [&](std::size_t index) {
             const PlanChoice& choice = state_.choices[index];
@@ -103,7 +104,7 @@ private:
             open.push_back(index);
             count += is_by_costs(state_.choices[index])
                          ? kMostDivisions + 1
-                         : divisions_of(state_.setup.workload.transformer->layers, state_.choices[index].stages,
+                         : divisions_of(state_.setup.workload.all_blocks(), state_.choices[index].stages,
                                         kMostDivisions + 1);
             if (count > kMostDivisions)
                 return;

@@ -91,34 +91,19 @@ public:
 
     // Null for a model of one block.
     const SplitParts* parts() {
-        const int blocks = chosen_.workload.transformer->layers;
-        if (!parts_ && blocks > 1) {
-            Shape shape;
-            shape.stages = 4;
-            shape.slices = slices_;
-            const StageSplit split = split_of_blocks(layers_.model.layers, {0, 1, blocks - 1, 0});
-            parts_.emplace(SplitParts{completed(table_.costs_of(split), split, shape), blocks});
-            std::vector<TransformerLayerCost> layers;  // slices also keep keys and values
-            if (slices_ > 1)
-                layers = TransformerLayers(transformer_job_of(chosen_)).all(chosen_.pipeline.micro_batch_size);
-            const auto saved = [&](int block) {
-                const auto layer = static_cast<std::size_t>(block) + 1;
-                return table_.bytes()[layer].saved_until_input +
-                       (layers.empty() ? 0 : static_cast<Bytes>(layers[layer].keys_and_values));
-            };
-            parts_->first_saved = parts_->least_saved = saved(0);
-            const auto weights = [&](int block) {
-                const LayerBytes& bytes = table_.bytes()[static_cast<std::size_t>(block) + 1];
-                return static_cast<double>(std::max<Bytes>(1, bytes.weights + bytes.frozen));
-            };
-            for (int block = 1; block < blocks; ++block) {
-                parts_->least_saved = std::min(parts_->least_saved, saved(block));
-                parts_->least_weights = std::min(parts_->least_weights, weights(block) / weights(0));
-            }
-            if (!chosen_.parallel.of_stages.empty())
-                parts_->least_saved = 0;  // what is recomputed, and by which share, differs by device
-        }
+        if (!parts_ && chosen_.workload.all_blocks() > 1)
+            parts_.emplace(made_parts());
         return parts_ ? &*parts_ : nullptr;
+    }
+
+    // The numbers of blocks without a choice of them.
+    std::vector<int> usual_blocks(const Shape& shape) {
+        (void)of(shape);
+        std::vector<int> blocks;
+        for (const std::vector<int>& layers : by_stages_.at(shape.stages).first.layers)
+            blocks.push_back(
+                static_cast<int>(std::ranges::count_if(layers, [&](int layer) { return is_block(layer); })));
+        return blocks;
     }
 
     // The costs with these numbers of blocks.
@@ -154,6 +139,54 @@ private:
             mark_offloaded(chosen_, whole, layers.model);
         }
         return layers;
+    }
+
+    bool is_block(int layer) const {
+        return layers_.model.layers[static_cast<std::size_t>(layer)].part == LayerPart::Block;
+    }
+
+    SplitParts made_parts() {
+        SplitParts parts{{}, runs_of_blocks(), chosen_.parallel.of_stages.empty()};
+        std::vector<int> blocks = {0};  // of the stages
+        for (SplitParts::Run& run : parts.runs) {
+            run.stage = static_cast<int>(blocks.size());
+            blocks.push_back(1);
+            if (run.blocks > 1)
+                blocks.push_back(run.blocks - 1);
+        }
+        blocks.push_back(0);
+        Shape shape;
+        shape.stages = static_cast<int>(blocks.size());
+        shape.slices = slices_;
+        const StageSplit split = split_of_blocks(layers_.model.layers, blocks);
+        parts.costs = completed(table_.costs_of(split), split, shape);
+        return parts;
+    }
+
+    // A block with joint layers before it is a run.
+    std::vector<SplitParts::Run> runs_of_blocks() const {
+        std::vector<SplitParts::Run> runs;
+        bool is_joined = true;  // whether the block before has joint layers before it
+        for (int layer = 1; layer < std::ssize(profile_.layers); ++layer) {
+            if (!is_block(layer))
+                continue;
+            if (!is_joined && is_block(layer - 1) && are_alike(layer - 1, layer))
+                ++runs.back().blocks;
+            else
+                runs.push_back({.blocks = 1});
+            is_joined = layers_.model.layers[static_cast<std::size_t>(layer) - 1].part == LayerPart::Joint;
+        }
+        return runs;
+    }
+
+    // Whether two layers take the same times and bytes on every make.
+    bool are_alike(int a, int b) const {
+        const auto same = [&](const std::vector<LayerProfile>& layers) {
+            const LayerProfile &first = layers[static_cast<std::size_t>(a)],
+                               &second = layers[static_cast<std::size_t>(b)];
+            return first.times == second.times && first.bytes == second.bytes;
+        };
+        return same(profile_.layers) && std::ranges::all_of(profile_.of_makes, same);
     }
 
     Costs completed(Costs costs, const StageSplit& split, const Shape& shape) {
@@ -299,7 +332,8 @@ private:
             setup_.search.unequal_blocks && facts.shape.stages > 1 ? group.parts() : nullptr;
         if (parts == nullptr)
             return;
-        const SplitBounds of_splits = bounds_of_splits(facts, costs, *parts, group.devices(), bounds.fits);
+        const SplitBounds of_splits =
+            bounds_of_splits(facts, costs, *parts, group.devices(), group.usual_blocks(facts.shape), bounds.fits);
         if (!of_splits.may_fit)
             return;
         bounds.may_fit_moved = true;
@@ -321,7 +355,15 @@ private:
 std::vector<int> balanced_blocks(const SearchSetup& setup, const PlanChoice& choice) {
     const auto facts = facts_of(setup, order_key(choice));
     CostsOfGroup group(setup, choice);
-    return bounds_of_splits(*facts, group.of(facts->shape), *group.parts(), group.devices(), false).balanced;
+    return bounds_of_splits(*facts, group.of(facts->shape), *group.parts(), group.devices(),
+                            group.usual_blocks(facts->shape), false)
+        .balanced;
+}
+
+std::vector<int> usual_blocks(const SearchSetup& setup, const PlanChoice& choice) {
+    PlanChoice usual = choice;
+    usual.blocks.clear();
+    return CostsOfGroup(setup, usual).usual_blocks(facts_of(setup, order_key(choice))->shape);
 }
 
 std::int64_t divisions_of(int blocks, int stages, std::int64_t most) {
@@ -336,7 +378,7 @@ std::vector<BoundedDivision> bounded_divisions(const SearchSetup& setup, const P
     PlanChoice even = choice;
     even.blocks.clear();
     CostsOfGroup group(setup, even);
-    const int stages = choice.stages, all = setup.workload.transformer->layers;
+    const int stages = choice.stages, all = setup.workload.all_blocks();
     std::vector<BoundedDivision> divisions;
     std::vector<int> blocks(static_cast<std::size_t>(stages), 0);
     const std::function<void(int, int)> divide = [&](int stage, int rest) {

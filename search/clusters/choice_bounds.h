@@ -17,7 +17,7 @@ struct ChoiceBounds {
     bool fits = false;
     Ns step_time = 0;
     Shortage shortage;  // of the device that lacks most
-    // With any numbers of blocks on the stages; the defaults where only equal numbers are possible.
+    // With any numbers of blocks on the stages; the defaults where only the usual numbers are possible.
     bool may_fit_moved = false;
     Ns least_moved = kNoStep;     // a lower bound on the step, if some numbers may fit
     Ns expected_moved = kNoStep;  // about the step of balanced_blocks(), if worth a try
@@ -41,6 +41,8 @@ BoundsOfChoices bounds_of(const SearchSetup& setup, const std::vector<PlanChoice
 
 // Returns the numbers of blocks that balance the devices of a choice, of each stage (search/clusters/split_bounds.h).
 std::vector<int> balanced_blocks(const SearchSetup& setup, const PlanChoice& choice);
+// Returns the numbers of blocks of a choice that names none.
+std::vector<int> usual_blocks(const SearchSetup& setup, const PlanChoice& choice);
 // Returns in how many ways a choice's stages can have the blocks, at most `most`.
 std::int64_t divisions_of(int blocks, int stages, std::int64_t most);
 // A division of the blocks of a choice. No plan with this division has a shorter step.

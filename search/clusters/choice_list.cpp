@@ -34,12 +34,12 @@ bool is_power_of_two(int number) { return (number & (number - 1)) == 0; }
 
 // Whether all stages have as many blocks, where the embedding and the head may count as blocks.
 bool divides_blocks(const SearchSetup& setup, int stages) {
-    return slots_of_stages(setup.workload.transformer->layers, stages) % stages == 0;
+    return slots_of_stages(setup.workload.all_blocks(), stages) % stages == 0;
 }
 
 // Stages of equally many blocks, and powers of two, since few models have a number of blocks that clusters divide.
 bool is_usual_pipeline(const SearchSetup& setup, int stages) {
-    return divides_blocks(setup, stages) || (is_power_of_two(stages) && stages <= setup.workload.transformer->layers);
+    return divides_blocks(setup, stages) || (is_power_of_two(stages) && stages <= setup.workload.all_blocks());
 }
 
 // Stages of equally many blocks, unless the devices do not have equally many either.
@@ -61,7 +61,7 @@ std::vector<int> usual_tensor(const SearchSetup& setup) {
 
 std::vector<int> usual_pipeline(const SearchSetup& setup) {
     const auto devices = static_cast<int>(setup.parallel.ranks->devices.size());
-    return numbers_that(std::min(devices, setup.workload.transformer->layers + 2),
+    return numbers_that(std::min(devices, setup.workload.all_blocks() + 2),
                         [&](int stages) { return is_usual_pipeline(setup, stages); });
 }
 
@@ -165,8 +165,7 @@ std::vector<PlanChoice> ways_to_share_layers(const SearchSetup& setup) {
             continue;
         degrees.data = std::max(1, degrees.expert_ranks() / (degrees.tensor * degrees.context));
         degrees.sequence = takes_sequence(setup, degrees.tensor);
-        if (setup.workload.transformer->most_tensor_ranks() % degrees.tensor == 0 &&
-            setup.workload.options.sequence_length % degrees.context == 0)
+        if (setup.workload.most_tensor_ranks() % degrees.tensor == 0 && divides_sequences(setup, degrees.context))
             for (const int size : sizes_to_try(setup)) {
                 each.micro_batch_size = size;
                 with_sizes.push_back(each);
@@ -271,11 +270,43 @@ void check_lengths(const SearchSetup& setup, const DegreeFacts& facts, const Deg
                                       fmt::join(pipelines, ", ")));
 }
 
+// What is not combined with encoders, and with layers that are not trained. Offload is counted for stages that all
+// go back.
+void check_unlike_blocks(const SearchSetup& setup, const DegreeLists& lists) {
+    for (const DegreeFacts& facts : kDegrees)
+        for (const std::vector<int>& item : items_of(lists, facts.degree))
+            if (setup.workload.encoder && item.size() > 1)
+                setup.fail_at(fmt::format("search.{}", facts.name),
+                              "stages of a model with an encoder have the same degrees in this version",
+                              "list single values, or remove workload.encoder");
+    const WorkloadConfig& workload = setup.workload;
+    for (const std::string& name : setup.search.schedules)
+        if (workload.encoder && !searches_all_schedules(setup.search) &&
+            searched_schedule(setup, name).cuts_sequences())
+            setup.fail_at("search.schedules",
+                          fmt::format("schedule {} cuts sequences into slices, and sequences of a model with an "
+                                      "encoder are not cut in this version",
+                                      name),
+                          "list other schedules, or remove workload.encoder");
+    const struct {
+        const char* key;
+        bool is_set;
+    } keys[] = {{"workload.encoder", workload.encoder.has_value()},
+                {"workload.frozen", !workload.frozen.empty()},
+                {"workload.lora", workload.lora.has_value()}};
+    for (const auto& [key, is_set] : keys)
+        if (is_set && setup.search.offload != SearchConfig::Recompute::None)
+            setup.fail_at("search.offload",
+                          fmt::format("a search offloads no stages of models with {} in this version", key),
+                          "remove search.offload, and simulate plans with pipeline.offload");
+}
+
 void check_searched(const SearchSetup& setup) {
     const DegreeLists lists = lists_of(setup);
     for (const DegreeFacts& facts : kDegrees)
         if (facts.by_stage)
             check_lengths(setup, facts, lists);
+    check_unlike_blocks(setup, lists);
     for (const std::string& name : searched_schedules(setup)) {
         const Schedule& schedule = searched_schedule(setup, name);
         if (schedule.asynchronous() || !schedule.trains)

@@ -196,11 +196,19 @@ Ns least_of_copies(const OrderFacts& facts, int device, const WayOfMicroBatch& w
     return copies == 0 ? 0 : first + copies + last;
 }
 
+// Stages that run forwards only, and stages without layers, have no time to go back. The former have no task for it,
+// whose dispatch would count.
+bool has_backward(const StageCost& cost) {
+    return cost.backward > 0 || cost.backward_input > 0 || cost.backward_weight > 0;
+}
+
 }  // namespace
 
 StageTimes stage_times(BackwardForm form, int stage, int device, const Costs& costs, int slice) {
     const auto time = [&](Op op) { return duration_of(op, stage, device, costs, slice); };
     StageTimes times{time(Op::Forward), time(Op::Backward), 0, time(Op::Update)};
+    if (!has_backward(costs.times_on(device).stage[static_cast<std::size_t>(stage)]))
+        return {.forward = times.forward};
     if (form == BackwardForm::Whole)
         return times;
     const Ns whole = times.backward;

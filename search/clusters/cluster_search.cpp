@@ -124,10 +124,14 @@ private:
         });
     }
 
+    // Recipes are for models that are trained whole.
     void simulate_recipe() {
-        const Recipe* recipe = nearest_recipe(*state_.setup.workload.transformer, state_.setup.cluster.device,
-                                              state_.setup.training.precision,
-                                              static_cast<int>(state_.setup.parallel.ranks->devices.size()));
+        const WorkloadConfig& workload = state_.setup.workload;
+        if (workload.encoder || workload.lora || !workload.frozen.empty())
+            return;
+        const Recipe* recipe =
+            nearest_recipe(*workload.transformer, state_.setup.cluster.device, state_.setup.training.precision,
+                           static_cast<int>(state_.setup.parallel.ranks->devices.size()));
         const std::optional<PlanChoice> choice = recipe ? choice_of(*recipe, state_.setup) : std::nullopt;
         if (!choice || state_.limits.below != kNoPlan)
             return;

@@ -16,6 +16,8 @@ namespace pw {
 
 namespace {
 
+bool has_whole_sequences(const WorkloadConfig& workload) { return workload.transformer->mamba || workload.encoder; }
+
 // What to say if all choices misfit, by what the last check of them found.
 struct MisfitRow {
     Misfit misfit;
@@ -27,16 +29,23 @@ struct MisfitRow {
 constexpr MisfitRow kMisfits[] = {
     {Misfit::Heads, "search.tensor",
      [](const SearchSetup& setup) {
-         const Transformer& model = *setup.workload.transformer;
-         return fmt::format("no degree of tensor divides the {} heads of {}", model.most_tensor_ranks(), model.name);
+         const WorkloadConfig& workload = setup.workload;
+         return workload.encoder ? fmt::format("no degree of tensor divides the heads of {} and of its encoder",
+                                               workload.transformer->name)
+                                 : fmt::format("no degree of tensor divides the {} heads of {}",
+                                               workload.most_tensor_ranks(), workload.transformer->name);
      },
      "write divisors of the heads"},
     {Misfit::Sequence, "search.context",
      [](const SearchSetup& setup) {
-         return fmt::format("no degree of context divides the {} tokens of a sequence",
-                            setup.workload.options.sequence_length);
+         const WorkloadConfig& workload = setup.workload;
+         return has_whole_sequences(workload)
+                    ? fmt::format("{} has {}, and its sequences are not divided", workload.transformer->name,
+                                  workload.encoder ? "an encoder" : "layers with Mamba-2")
+                    : fmt::format("no degree of context divides the {} tokens of a sequence",
+                                  workload.options.sequence_length);
      },
-     "write divisors of workload.sequence_length"},
+     "list 1, or divisors of workload.sequence_length"},
     {Misfit::Devices, "search",
      [](const SearchSetup& setup) {
          return fmt::format("no product of tensor, pipeline and context divides the {} devices of the cluster",
@@ -70,7 +79,7 @@ constexpr MisfitRow kMisfits[] = {
          return fmt::format(
              "{} cannot place any of these numbers of stages on their devices, or the {} blocks do not "
              "fill them",
-             fmt::join(searched_schedules(setup), ", "), setup.workload.transformer->layers);
+             fmt::join(searched_schedules(setup), ", "), setup.workload.all_blocks());
      },
      "list other numbers of chunks, or schedules that take them (search.schedules; `pipewright list schedules` says "
      "how many stages a device has)"},
@@ -117,6 +126,11 @@ bool takes_sequence(const SearchSetup& setup, int tensor) {
     return tensor > 1 && may_be_sequence;
 }
 
+bool divides_sequences(const SearchSetup& setup, int context) {
+    return context == 1 ||
+           (!has_whole_sequences(setup.workload) && setup.workload.options.sequence_length % context == 0);
+}
+
 Misfit complete_choice(const SearchSetup& setup, PlanChoice& choice) {
     Parallel& degrees = choice.degrees;
     const Transformer& model = *setup.workload.transformer;
@@ -128,10 +142,10 @@ Misfit complete_choice(const SearchSetup& setup, PlanChoice& choice) {
     for (const Parallel& of_device : choice.of_stages)
         of_replica += std::int64_t{of_device.tensor} * of_device.context;
     for (const Parallel* of : of_all)
-        if (model.most_tensor_ranks() % of->tensor != 0)
+        if (setup.workload.most_tensor_ranks() % of->tensor != 0)
             return Misfit::Heads;
     for (const Parallel* of : of_all)
-        if ((model.mamba && of->context > 1) || setup.workload.options.sequence_length % of->context != 0)
+        if (!divides_sequences(setup, of->context))
             return Misfit::Sequence;
     const auto devices = static_cast<std::int64_t>(setup.parallel.ranks->devices.size());
     if (devices % of_replica != 0)
@@ -148,10 +162,11 @@ Misfit complete_choice(const SearchSetup& setup, PlanChoice& choice) {
                                       of->holders() / of->expert % of->expert_tensor != 0))
             return Misfit::ExpertTensor;
     }
-    if (slots_of_stages(model.layers, choice.stages) < choice.stages ||
+    if (slots_of_stages(setup.workload.all_blocks(), choice.stages) < choice.stages ||
         !takes_stages(searched_schedule(setup, choice.schedule), choice))
         return Misfit::Stages;
-    if (!can_cut(setup.workload.options.sequence_length, choice.slices, choice.slice_lengths))
+    if ((setup.workload.encoder && choice.slices > 1) ||
+        !can_cut(setup.workload.options.sequence_length, choice.slices, choice.slice_lengths))
         return Misfit::Slices;
     const std::int64_t each = std::int64_t{degrees.data} * choice.micro_batch_size;
     if (setup.search.mini_batch % each != 0 || setup.search.mini_batch / each > kMostBatches)

@@ -28,6 +28,9 @@ Misfit complete_choice(const SearchSetup& setup, PlanChoice& choice);
 // Returns Parallel::sequence of a choice with this degree of tensor.
 bool takes_sequence(const SearchSetup& setup, int tensor);
 
+// Returns whether this many context ranks divide the sequences of the workload.
+bool divides_sequences(const SearchSetup& setup, int context);
+
 // Throws Error (BadInput) at the key that no choice fits, if `worst` is the last check that a choice failed.
 [[noreturn]] void refuse_misfit(Misfit worst, const SearchSetup& setup);
 

@@ -2,21 +2,13 @@
 #pragma once
 
 #include "job/setup/setup.h"
+#include "search/clusters/block_room.h"
 #include "search/clusters/cluster_bounds.h"
 #include "workloads/costs/costs.h"
 
 #include <vector>
 
 namespace pw {
-
-// What splits divide: the costs of a pipeline whose stages are the embedding, the first block, the remaining blocks,
-// and the head, on any of the devices.
-struct SplitParts {
-    Costs costs;
-    int blocks = 0;
-    Bytes least_saved = 0, first_saved = 0;  // until I, by the block that saves least, and by the first block
-    double least_weights = 1;                // of a block, relative to the first block
-};
 
 struct SplitBounds {
     Ns step_time = 0;  // no split has a shorter step (0 if none fits)
@@ -33,9 +25,9 @@ std::vector<std::vector<int>> moves_of(const std::vector<int>& blocks, const Ord
                                        const SplitParts& parts, const std::vector<DeviceConfig>& devices,
                                        unsigned seed);
 
-// Bounds a choice. `costs` and `fits` describe its plan with numbers as equal as possible, `devices` the pipeline. The
-// first stage has the embedding and the last stage the head. Any stage may be without a block.
+// Bounds a choice. `costs` and `fits` describe its plan with the `usual` numbers, `devices` the pipeline. The first
+// stage has the embedding and the last stage the head. Any stage may be without a block.
 SplitBounds bounds_of_splits(const OrderFacts& facts, const Costs& costs, const SplitParts& parts,
-                             const std::vector<DeviceConfig>& devices, bool fits);
+                             const std::vector<DeviceConfig>& devices, const std::vector<int>& usual, bool fits);
 
 }  // namespace pw

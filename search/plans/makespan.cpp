@@ -206,21 +206,6 @@ void refine(Search& search) {
     });
 }
 
-// The bounds of searches take all blocks of a transformer for blocks that are trained.
-void refuse_unlike_blocks(const Setup& setup) {
-    const WorkloadConfig& workload = setup.workload;
-    const struct {
-        const char* key;
-        bool is_set;
-    } keys[] = {{"workload.lora", workload.lora.has_value()},
-                {"workload.frozen", workload.transformer && !workload.frozen.empty()},
-                {"workload.encoder", workload.encoder.has_value()}};
-    for (const auto& [key, is_set] : keys)
-        if (is_set)
-            setup.fail_at(key, "a search trains all parameters of a transformer without an encoder",
-                          "simulate plans of your own, or remove the key");
-}
-
 SearchStop stop_of(Search& search, int left_out) {
     if (search.limits.should_stop && search.limits.should_stop())
         return SearchStop::Caller;
@@ -242,7 +227,6 @@ Setup setup_of(const SearchProblem& problem, const FoundPlan& plan) {
 }
 
 SearchResult search_plans(const SearchProblem& problem, const PlanLimits& limits, const SearchProgress& progress) {
-    refuse_unlike_blocks(problem.setup);
     if (searches_cluster(problem.setup))
         return search_cluster(problem.setup, limits, progress);
     Search search(problem, limits, progress);

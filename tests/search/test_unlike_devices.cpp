@@ -8,6 +8,7 @@
 #include "search/plans/choice_list.h"
 #include "search/plans/makespan.h"
 #include "tests/search/divisions.h"
+#include "tests/search/trained_parts.h"
 #include "tests/support/config_text.h"
 
 #include <fmt/format.h>
@@ -23,10 +24,6 @@
 
 namespace pw {
 namespace {
-
-constexpr const char* kSmallModel =
-    R"({"model_type": "llama", "hidden_size": 1024, "num_hidden_layers": 4, "num_attention_heads": 8,
-        "num_key_value_heads": 8, "intermediate_size": 4096, "vocab_size": 32000, "max_position_embeddings": 4096})";
 
 // Calls `visit` with every order of some or all hosts in which equal hosts follow one another, in the order of the
 // file.
@@ -56,9 +53,11 @@ void for_each_order(const std::vector<std::string>& rows, const std::function<vo
 struct RandomCluster {
     std::vector<std::string> rows;  // of the hosts
     std::string text;
+    bool trained_in_part = false;
 };
 
-// Two or three hosts of random kinds, speeds and memories, and a few dimensions with two values each.
+// Two or three hosts of random kinds, speeds and memories, and a few dimensions with two values each. Half of the
+// models have an encoder, frozen layers or adapters.
 RandomCluster random_cluster(std::mt19937& random) {
     const auto pick = [&](std::initializer_list<const char*> all) { return all.begin()[random() % all.size()]; };
     RandomCluster drawn;
@@ -75,9 +74,9 @@ RandomCluster random_cluster(std::mt19937& random) {
         hosts += drawn.rows.back();
     }
     const bool is_looped = random() % 3 == 0;
-    drawn.text = fmt::format(
+    std::string text = fmt::format(
         R"(
-workload: {{model: config.json, sequence_length: 1024}}
+workload: {{model: config.json, sequence_length: 1024TRAINED}}
 cluster:
   hosts:
 {}  between: {}
@@ -91,6 +90,12 @@ search: {{mini_batch: 12, tensor: [{}], pipeline: [{}], context: [1], chunks: [{
         is_looped ? pick({"interleaved", "zb-v", "v-half"})
                   : pick({"1f1b", "gpipe", "zb-h1", "chimera", "seq1f1b", "1f1b, seq1f1b"}),
         pick({"0", "1", "0, 1", "[1, 0]", "0, [3, 0]"}), pick({"none", "none", "[full, none]", "none, [norms, full]"}));
+    // Stages of a model with an encoder have the same degrees, and its sequences are not cut.
+    const bool may_have_encoder =
+        text.find(", [") == text.npos && text.find("[[") == text.npos && text.find("seq1f1b") == text.npos;
+    drawn.trained_in_part = random() % 2 == 0;
+    const std::string trained = drawn.trained_in_part ? random_trained_parts(random, may_have_encoder) : "";
+    drawn.text = text.replace(text.find("TRAINED"), 7, trained);
     return drawn;
 }
 
@@ -103,9 +108,9 @@ INSTANTIATE_TEST_SUITE_P(Part, UnlikeDevices, testing::Range(0, kParts));
 TEST_P(UnlikeDevices, SearchFindsTheBestOfAllChoices) {
     const char* wanted = std::getenv("PIPEWRIGHT_SPACES");
     const int rounds = (wanted == nullptr ? 200 : std::atoi(wanted)) / kParts;
-    int unequal = 0, infeasible = 0, ordered = 0, idle = 0, by_stage = 0;
+    int unequal = 0, infeasible = 0, ordered = 0, idle = 0, by_stage = 0, in_part = 0;
     const TemporaryFolder folder;
-    folder.write("config.json", kSmallModel);
+    folder.write("config.json", kTinyModel);
     for (int round = GetParam() * rounds; round < (GetParam() + 1) * rounds; ++round) {
         std::mt19937 random(static_cast<unsigned>(round));
         const RandomCluster drawn = random_cluster(random);
@@ -131,7 +136,7 @@ TEST_P(UnlikeDevices, SearchFindsTheBestOfAllChoices) {
             };
             simulate({});
             if (choice.stages > 1)
-                for_each_division(config.workload.transformer->layers, choice.stages, simulate);
+                for_each_division(config.workload.all_blocks(), choice.stages, simulate);
         };
         for_each_order(drawn.rows, [&](const std::vector<int>& hosts) {
             Config config = given;
@@ -160,6 +165,7 @@ TEST_P(UnlikeDevices, SearchFindsTheBestOfAllChoices) {
         unequal += result.best()->step_time < equal;
         ordered += !result.best()->choice.hosts.empty();
         by_stage += !result.best()->choice.of_stages.empty();
+        in_part += drawn.trained_in_part;
         idle += !result.best()->choice.hosts.empty() && result.best()->choice.hosts.size() < drawn.rows.size();
     }
     EXPECT_GT(unequal, rounds / 4);
@@ -167,6 +173,7 @@ TEST_P(UnlikeDevices, SearchFindsTheBestOfAllChoices) {
     EXPECT_GT(ordered, rounds / 8);
     EXPECT_GT(idle, 0);
     EXPECT_GT(by_stage, rounds / 8);
+    EXPECT_GT(in_part, rounds / 4);
 }
 
 }  // namespace
