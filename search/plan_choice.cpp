@@ -132,15 +132,24 @@ std::vector<PlanChoice> ways_to_cut_sequences(const SearchSetup& setup, PlanChoi
     return ways;
 }
 
-void refuse_offloaded_states(const SearchSetup& setup) {
+KeptBytes kept_in_bounds(const Setup& setup) {
+    KeptBytes kept = kept_of(setup);
     if (!setup.pipeline.offload.states.empty())
-        setup.fail_at("pipeline.offload_states", "no search offloads optimizer states",
-                      "remove the key, search, and write it into the config of the plan that was found");
+        kept.master = kept.states = 0;
+    return kept;
+}
+
+bool searches_offload(const SearchSetup& setup) {
+    return setup.search.offload != SearchConfig::Recompute::None || !setup.pipeline.offload.states.empty();
 }
 
 void check_searched_offload(const SearchSetup& setup, const Link& measured) {
-    if (setup.search.offload != SearchConfig::Recompute::None && !setup.cluster.host_link && measured == Link{})
-        setup.fail_at("search.offload", "how fast a device copies to the memory of its host is not known",
+    const std::vector<int>& states = setup.pipeline.offload.states;
+    if (!states.empty() && std::ssize(states) < setup.pipeline.stages)
+        setup.fail_at("pipeline.offload_states", "plans of a search have unlike numbers of stages",
+                      "write offload_states: all");
+    if (searches_offload(setup) && !setup.cluster.host_link && measured == Link{})
+        setup.fail_at(states.empty() ? "search.offload" : "pipeline.offload_states", "how fast a device copies to the memory of its host is not known",
                       "write cluster.host_link: {bandwidth: 25 GB/s}, or measure a profile");
 }
 

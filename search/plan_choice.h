@@ -51,9 +51,13 @@ std::vector<int> counts_of_first(SearchConfig::Recompute which, int stages);
 std::vector<PlanChoice> ways_to_offload(const SearchSetup& setup, PlanChoice choice);
 // Returns the choice with every way to cut sequences that the setup's search tries with the choice's schedule.
 std::vector<PlanChoice> ways_to_cut_sequences(const SearchSetup& setup, PlanChoice choice);
-// Throws Error (BadInput) at pipeline.offload_states, if the setup has it.
-void refuse_offloaded_states(const SearchSetup& setup);
-// Throws Error (BadInput) if stages are to be offloaded and the link is not known. `measured` is the link of a profile.
+// Returns the bytes that a device keeps of each parameter during a whole step. Offloaded states are there for a part of
+// the step.
+KeptBytes kept_in_bounds(const Setup& setup);
+// Returns whether plans of the setup's search copy to the memory of the hosts.
+bool searches_offload(const SearchSetup& setup);
+// Throws Error (BadInput) if plans copy to hosts and the link is not known, or if pipeline.offload_states lists some
+// stages: all plans of a search offload the states of all their stages, or of none. `measured` is the link of a profile.
 void check_searched_offload(const SearchSetup& setup, const Link& measured);
 
 // The share of pipeline.effort with which the orders of every split are found, for schedules that find orders by costs.

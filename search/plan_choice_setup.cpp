@@ -141,7 +141,9 @@ Setup setup_of(const Setup& setup, const PlanChoice& choice) {
     pipeline.stages = choice.stages;
     pipeline.micro_batch_size = choice.micro_batch_size;
     pipeline.recompute = {.saved = choice.saved, .ahead = choice.ahead};
-    pipeline.offload = {first_stages(choice.offloaded), choice.offload_ahead};
+    pipeline.offload.stages = first_stages(choice.offloaded);
+    pipeline.offload.ahead = choice.offload_ahead;
+    pipeline.offload.states = first_stages(setup.pipeline.offload.states.empty() ? 0 : choice.stages);
     pipeline.replicas = choice.replicas;
     pipeline.copies = choice.copies;
     choose_slices(choice, chosen);

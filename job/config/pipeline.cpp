@@ -314,7 +314,7 @@ constexpr ConfigKey kPipelineKeys[] = {
      "`none`",
      "stages whose optimizer states are on the device for the update only, and else in the memory of the host, over "
      "`cluster.host_link`, see [schedules.md](schedules.md#optimizer-states). Schedules that never flush refuse the "
-     "key, and so does `search`"},
+     "key. `search` takes `all`"},
     {"offload_states_ahead", integer_key<kPipeline, &Pipeline::offload, &Offloading::states_ahead>(1, kMostBatches),
      KeyShown::IfSet, "",
      "with `offload_states`: the tasks of a device during which the states of a stage may leave at the start of the "

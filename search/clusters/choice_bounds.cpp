@@ -191,7 +191,13 @@ private:
 
     Costs completed(Costs costs, const StageSplit& split, const Shape& shape) {
         chosen_.pipeline.offload.stages = first_stages(offloads_ ? shape.stages : 0);
-        return complete_costs(std::move(costs), chosen_, cluster_, layers_.model.layers, split, shape);
+        Costs all = complete_costs(std::move(costs), chosen_, cluster_, layers_.model.layers, split, shape);
+        all.kept = kept_in_bounds(chosen_);
+        if (!chosen_.pipeline.offload.states.empty())
+            for (StageBytes& bytes : all.bytes)
+                if (bytes.training)
+                    bytes.training->states = 0;
+        return all;
     }
 
     Setup chosen_;

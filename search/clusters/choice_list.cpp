@@ -323,7 +323,6 @@ void check_searched(const SearchSetup& setup) {
     if (!setup.pipeline.offload.stages.empty())
         setup.fail_at("pipeline.offload", "the search for a cluster chooses what it offloads",
                       "write search.offload: all, or auto, in place of the key");
-    refuse_offloaded_states(setup);
     check_searched_offload(setup, {});
     if (!setup.pipeline.micro_batch_lengths.empty())
         setup.fail_at("pipeline.micro_batch_lengths", "the search for a cluster has micro-batches of equal length",

@@ -111,7 +111,7 @@ std::optional<Ns> Judge::step_time(const StageSplit& split) {
     Candidate* candidate = candidate_for(split);
     if (candidate == nullptr)
         return std::nullopt;
-    const bool copies = !setup_.pipeline.offload.stages.empty();  // their times depend on what the stages save
+    const bool copies = !setup_.pipeline.offload.is_empty();  // their times depend on the bytes of the stages
     return candidate->simulator.step_time(
         executed(copies ? costs_.costs_of(split) : costs_.times_of(split), split, *candidate->plan));
 }

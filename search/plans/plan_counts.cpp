@@ -284,7 +284,7 @@ Ns PlanBound::calls_of(const Plan& plan, const Setup& setup) const {
 }
 
 PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Setup& setup, const SliceEndRange& slices)
-    : kept_(kept_of(setup)),
+    : kept_(kept_in_bounds(setup)),
       asynchronous_(plan.asynchronous),
       zero_(setup.training.zero),
       any_order_(schedule_of(setup).needs_costs),

@@ -54,12 +54,12 @@ SearchProblem problem_of(const SearchSetup& setup, const Model& model) {
         return profile;
     };
     check_recomputed_layers(setup, model);
-    refuse_offloaded_states(setup);
-    if (setup.search.offload != SearchConfig::Recompute::None && !setup.cluster.host_link) {
+    Link measured;
+    if (searches_offload(setup) && !setup.cluster.host_link) {
         const std::vector<int>& sizes = setup.search.micro_batch_sizes;
-        check_searched_offload(setup,
-                               profile_at(sizes.empty() ? setup.pipeline.micro_batch_size : sizes.front()).host_link);
+        measured = profile_at(sizes.empty() ? setup.pipeline.micro_batch_size : sizes.front()).host_link;
     }
+    check_searched_offload(setup, measured);
     SearchProblem problem{setup, model, profile_at, executed_mode(setup)};
     if (setup.search.cheapest_layers && setup.search.recompute != SearchConfig::Recompute::None) {
         const std::vector<int>& sizes = setup.search.micro_batch_sizes;

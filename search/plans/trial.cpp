@@ -79,7 +79,7 @@ void Trial::expect() {
         most = std::max(most, problem_.setup.cluster.devices[device].memory);
     const Bytes weights = model_.weights / std::min(choice.stages, depth);  // on each device
     const HeldState state =
-        held_of_weights(weights, weights / pipelines, kept_of(problem_.setup), problem_.setup.training.zero);
+        held_of_weights(weights, weights / pipelines, kept_in_bounds(problem_.setup), problem_.setup.training.zero);
     if (schedule_named(problem_.setup, choice.schedule).trains &&
         state.weights + state.gradients + state.states > most) {
         expected_ = kNeverFits;

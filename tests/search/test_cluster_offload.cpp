@@ -78,6 +78,8 @@ public:
             space.set.emplace_back("transfer.copies=both ways");
         if (one_in(3))
             space.set.emplace_back("pipeline.offload_share=0.6");
+        if (one_in(2))
+            space.set.emplace_back("pipeline.offload_states=all");
         return space;
     }
 

@@ -215,6 +215,8 @@ private:
         config.pipeline.offload.stages.resize(static_cast<std::size_t>(choice.offloaded));
         std::iota(config.pipeline.offload.stages.begin(), config.pipeline.offload.stages.end(), 0);
         config.pipeline.offload.ahead = choice.offload_ahead;
+        config.pipeline.offload.states.resize(static_cast<std::size_t>(search_.offloads_states ? choice.stages : 0));
+        std::iota(config.pipeline.offload.states.begin(), config.pipeline.offload.states.end(), 0);
         return config;
     }
 
@@ -349,10 +351,10 @@ private:
         };
         const std::string pipeline = fmt::format(
             "pipeline: {{schedule: {}, stages: {}, micro_batches: {}, micro_batch_size: {}, split: {{stages: [{}]}}, "
-            "recompute: {}, recompute_saved: {}, recompute_ahead: {}, offload: {}, offload_ahead: {}{}{}{}}}\n",
+            "recompute: {}, recompute_saved: {}, recompute_ahead: {}, offload: {}, offload_ahead: {}{}{}{}{}}}\n",
             choice.schedule, choice.stages, choice.micro_batches, choice.micro_batch_size, fmt::join(stages, ", "),
             first_stages(choice.recomputed), choice.saved, choice.ahead, first_stages(choice.offloaded),
-            choice.offload_ahead,
+            choice.offload_ahead, search_.offloads_states ? ", offload_states: all" : "",
             choice.slices == 1
                 ? ""
                 : fmt::format(", slices: {}, slice_lengths: {}", choice.slices, name_of(choice.slice_lengths)),

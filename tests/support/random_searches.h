@@ -54,6 +54,7 @@ struct RandomSearch {
     std::vector<int> saved = {0}, ahead = {0};  // with `recompute`
     std::string offload = "none";
     std::vector<int> offload_ahead = {1};
+    bool offloads_states = false;
     std::vector<int> slices = {1};  // of schedules that cut sequences
     std::vector<std::string> slice_lengths = {"even"};
     std::vector<double> lengths;  // of micro-batches, empty: all alike
@@ -116,9 +117,12 @@ struct RandomSearch {
     }
 
     std::string search() const {
-        return (lengths.empty()
-                    ? ""
-                    : fmt::format("pipeline: {{micro_batches: {}, {}}}\n", mini_batch, lengths_of_micro_batches())) +
+        std::vector<std::string> pipeline;
+        if (!lengths.empty())
+            pipeline = {fmt::format("micro_batches: {}", mini_batch), lengths_of_micro_batches()};
+        if (offloads_states)
+            pipeline.emplace_back("offload_states: all");
+        return (pipeline.empty() ? "" : fmt::format("pipeline: {{{}}}\n", fmt::join(pipeline, ", "))) +
                fmt::format(
                    "search: {{schedules: [{}], mini_batch: {}, micro_batch_sizes: [{}], stages: [{}], replicas: {}, "
                    "recompute: {}, recompute_saved: [{}], recompute_ahead: [{}], offload: {}, offload_ahead: [{}], "
@@ -253,6 +257,7 @@ private:
             search_.offload_ahead = {1, 2};
         if (search_.sizes.size() == 1)
             search_.mini_batch = pick(random_, 5, 8);
+        search_.offloads_states = one_in(3);
         search_.network += fmt::format(", host_link: {{bandwidth: {} GB/s, latency: {} ns}}", 1 << pick(random_, 0, 6),
                                        pick(random_, 0, 5));
         if (one_in(2) && search_.rest.find("transfer:") == std::string::npos)
