@@ -22,12 +22,15 @@ class Links(HTMLParser):
 
     def __init__(self, page):
         super().__init__()
-        self.targets, self.loaded, self.anchors, self.next = [], [], {""}, None
+        self.targets, self.loaded, self.anchors, self.twice, self.next = [], [], {""}, [], None
         self.feed(page.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag, attributes):
         given = dict(attributes)
-        self.anchors.add(given.get("id") or "")
+        name = given.get("id") or ""
+        if name and name in self.anchors:
+            self.twice.append(name)
+        self.anchors.add(name)
         if tag == "a" and "href" in given:
             self.targets.append(given["href"])
             if given.get("rel") == "next":
@@ -51,6 +54,8 @@ def link_faults(site):
     links = {page: Links(page) for page in pages_of(site)}
     for page, found in links.items():
         name = page.relative_to(site)
+        if found.twice:
+            yield f"{name} has two elements with each of the names {found.twice}"
         for target in found.loaded + found.targets:
             if re.match(r"https?://", target):
                 if target in found.loaded:
