@@ -59,7 +59,9 @@ function(copy_common_licences text)
 endfunction()
 
 file(MAKE_DIRECTORY ${folder})
-file(CHMOD ${folder} DIRECTORY_PERMISSIONS ${CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS})
+if(CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS)  # part of an installation
+  file(CHMOD ${folder} DIRECTORY_PERMISSIONS ${CMAKE_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS})
+endif()
 set(contents "")
 if(EXISTS ${folder}/CONTENTS)
   file(STRINGS ${folder}/CONTENTS contents)
