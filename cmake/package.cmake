@@ -14,9 +14,9 @@ install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONE
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright COMPONENT program)
 pipewright_install_licences(${CMAKE_INSTALL_DOCDIR}/licences program ${PIPEWRIGHT_COMPILED_IN})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program FILES_MATCHING PATTERN *.md PATTERN *.svg)
-# The target `site` makes a site of the docs in BUILD/site, or says what this machine lacks. It is installed where it was made.
-add_custom_target(site COMMAND ${PROJECT_SOURCE_DIR}/scripts/site --optional --build ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/site
-                  DEPENDS pipewright VERBATIM)
+# The target `site` makes a site of the docs in BUILD/site, or says what this machine lacks. It is installed if it was made.
+add_custom_target(site COMMAND scripts/site --optional --build ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/site
+                  DEPENDS pipewright WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} VERBATIM)
 install(DIRECTORY ${PROJECT_BINARY_DIR}/site/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/html COMPONENT program OPTIONAL)
 install(DIRECTORY workloads/configs DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT program FILES_MATCHING PATTERN *.yaml)
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Makes the site of a build and checks it: test_site.py BUILD. Links, contents, next and previous, then in Chromium, from
-disk and without a network: width, search, live pages of the gallery. Exit status 77: there is no Sphinx or no Chromium."""
+"""Makes the site of a build and checks it: test_site.py BUILD. Links, contents, next and previous, then in Chromium,
+from disk and without a network: widths, search, live pages of the gallery. Exit status 77: there is no Sphinx or no
+Chromium."""
 import os
 import re
 import subprocess
@@ -15,6 +16,12 @@ from browser import Browser, chromium  # noqa: E402
 
 WORDS = {"stragglers": "docs/answers.html", "safetensors": "docs/checkpoints.html", "columnwidth": "docs/papers.html",
          "torch.profiler": "docs/import.html"}
+
+
+FOUND = """new Promise(done => {
+  const look = () => document.querySelector("#search-results p")?.textContent.includes("found")
+    ? done([...document.querySelectorAll("#search-results li a")].map(link => link.href)) : setTimeout(look, 20);
+  look(); })"""
 
 
 class Links(HTMLParser):
@@ -95,10 +102,9 @@ def search_faults(browser, site):
     for word, page in WORDS.items():
         browser.open(site / "docs" / "config.html", ready="")
         browser.events = []
-        browser.run(f"document.querySelector('[type=search]').value = {word!r}; document.querySelector('form').submit()")
+        browser.run(f"document.querySelector('[type=search]').value = {word!r}; document.forms[0].submit()")
         browser.wait_for("Page.loadEventFired")
-        found = browser.run("""new Promise(done => { const look = () => document.querySelector('#search-results p')?.textContent.includes('found')
-            ? done([...document.querySelectorAll('#search-results li a')].map(link => link.href)) : setTimeout(look, 20); look(); })""")
+        found = browser.run(FOUND)
         if not any(link.partition("#")[0].partition("?")[0].endswith(page) for link in found[:5]):
             yield f"a search for {word} finds {found[:5]}, not {page}"
 
@@ -113,7 +119,8 @@ def main():
     if chromium():
         with Browser(1440, 900) as browser:
             browser.call("Network.enable")
-            browser.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=-1, uploadThroughput=-1)
+            browser.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=-1,
+                         uploadThroughput=-1)
             for page in sorted(site.rglob("*.html")):
                 faults += width_faults(browser, site, page)
             faults += search_faults(browser, site)
