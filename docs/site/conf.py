@@ -1,4 +1,4 @@
-"""What scripts/site, which makes the site, tells Sphinx."""
+"""Settings of Sphinx for scripts/site."""
 from pygments.lexers.special import TextLexer
 from sphinx.highlighting import lexers
 
