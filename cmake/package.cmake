@@ -13,7 +13,8 @@ install(FILES ${printed}/pipewright.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fi
 install(FILES README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright COMPONENT program)
 pipewright_install_licences(${CMAKE_INSTALL_DOCDIR}/licences program ${PIPEWRIGHT_COMPILED_IN})
-install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program FILES_MATCHING PATTERN *.md PATTERN *.svg)
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program FILES_MATCHING
+        PATTERN *.md PATTERN *.svg PATTERN *.png PATTERN docs/site EXCLUDE)
 # The target `site` makes a site of the docs in BUILD/site, or says what this machine lacks. It is installed if it was made.
 add_custom_target(site COMMAND scripts/site --optional --build ${PROJECT_BINARY_DIR} ${PROJECT_BINARY_DIR}/site
                   DEPENDS pipewright WORKING_DIRECTORY ${PROJECT_SOURCE_DIR} VERBATIM)
