@@ -5,12 +5,15 @@ lists of values in the order of `columns`; null is not printed. The keys:
 
 device, gpus, gpus_per_host, inside, between         the cluster; links by the names of LINKS
 model, or hidden, layers, heads, kv_heads, ffn, vocab      a preset of workloads/models/transformers.yaml, dimensions, or both
-sequence_tokens, micro_batch_sequences, global_batch_sequences, micro_batches, tokens_per_batch    per update, all replicas
-tensor, pipeline, context, expert, expert_tensor, data, chunks    degrees; data follows from the others, chunks are virtual stages of a device
-schedule, sequence_parallel, zero, zero1_group_gpus, recompute, precision
+sequence_tokens, micro_batch_sequences, global_batch_sequences, tokens_per_batch    per update, all replicas
+micro_batches, accumulation                          of a replica
+tensor, pipeline, context, expert, expert_tensor, data, chunks    degrees; data follows from the others, chunks are virtual stages
+shard                                                who shares weights: full, hybrid (the GPUs of a host), or a number of GPUs
+schedule, sequence_parallel, zero, zero_group, zero1_group_gpus, recompute, attention, precision
 result                                               ok or oom
 step_s, step_ms, tokens_per_s, tokens_per_s_per_gpu, samples_per_s, tflops_per_gpu    the first that is printed counts
-memory_*_gib, _gb, _mib                              per GPU; with first_stage or last_stage of one stage
+memory_*_gib, _gb, _mib                              per GPU; with first_stage or last_stage of one stage, total of all GPUs,
+                                                     by_stage a list
 
 What a config cannot express raises Unexpressed with the reason.
 """
@@ -20,7 +23,9 @@ import re
 
 import yaml
 
-import maxtext_recipes
+import bridge_recipes
+import cluster_layers
+import cluster_sources
 from model_flops import NAMES, flops_per_token, of_dimensions, with_dimensions, with_positions
 
 # Words of the rows without what follows in brackets, and what the config calls them.
@@ -32,6 +37,7 @@ RECOMPUTE = {
     "selective (per operator)": "operators",
 }
 DISPATCHERS = {"deepep": "deepep", "all-to-all": "alltoall", "gathered": "gathered"}
+MODULES = {"core_attn", "layernorm", "mlp_act", "mlp", "moe_act", "moe", "mla_up_proj"}  # joined by + as in the config
 PRECISIONS = ("mxfp8", "nvfp4", "fp8", "bf16", "fp16", "tf32", "fp32")
 # Each GPU of a host has an adapter, or the host has the number given.
 LINKS = {
@@ -40,7 +46,7 @@ LINKS = {
     "ib-xdr800-per-gpu": ("xdr800", None),
     "roce-1600-per-host": ("hdr200", 8),  # 25 GB/s each
     "roce-4x100-per-host": ("roce100", 4), "omnipath-4x100-per-host": ("roce100", 4),
-    "800 gb/s per host": ("hdr200", 4),
+    "800 gb/s per host": ("hdr200", 4), "ib-edr100 per host": ("roce100", 1),
 }
 # Where a row names no link between hosts: that of the vendor's reference system.
 USUAL_LINKS = {"v100": "ib-hdr200-per-gpu", "a100": "ib-hdr200-per-gpu", "tpu-v5e": "dcn-25-per-gpu",
@@ -49,12 +55,13 @@ USUAL_LINK = "ib-ndr400-per-gpu"
 # Devices whose fast links go beyond the host: GPUs of a host, of a domain (a pod of TPUs, docs/clusters.md).
 DOMAINS = {"gb200": (4, 72), "gb300": (4, 72), "tpu-v5e": (8, 256), "tpu-v5p": (4, 8960), "tpu-v6e": (8, 256),
            "tpu-v7": (4, 9216)}
-LINKS_INSIDE = ("pcie4", "pcie5")  # which a device may have instead of its own link
+# Which a device may have instead of its own link.
+LINKS_INSIDE = {"pcie3": {"bandwidth": "15.75 GB/s", "latency": "5.7 us"}, "pcie4": "pcie4", "pcie5": "pcie5"}
 
 # What the training program overlaps and fuses: the first pattern found in the group's name and software, with keys of the row.
 RELEASES = (
     # One compiled program, flash attention, ZeRO-3 overlapped.
-    (r"^(tpu-.*|maxtext-v5e)", {}, {"release": "torchtitan-compiled"}),
+    (r"^(tpu-.*|maxtext-v5e|dgxc2411-maxtext|jax-paxml)", {}, {"release": "torchtitan-compiled"}),
     (r"torchtitan", {"compile": 1}, {"release": "torchtitan-compiled"}),
     (r"torchtitan", {}, {"release": "torchtitan"}),
     (r"llm-foundry", {}, {"release": "fsdp-2023"}),
@@ -62,7 +69,9 @@ RELEASES = (
     (r"layouts-", {"fused_rmsnorm_kernel": 0}, {"release": "scaling-2023", "fused_norms": False}),
     (r"layouts-", {}, {"release": "scaling-2023"}),
     (r"simumax", {}, {"release": "nemo-2024", "overlap": []}),  # all overlaps switched off
+    (r"flagperf-70b", {}, {"release": "nemo-2024", "overlap": []}),
     (r"DeepSpeed|bigscience|vtrain", {}, {"release": "deepspeed-2022"}),
+    (r"dlperf", {}, {"release": "megatron-2021"}),
     (r"Megatron-LM 20(19|20|21)", {}, {"release": "megatron-2021"}),
     (r"Megatron-LM 2022", {}, {"release": "megatron-2022"}),
     (r"InternEvo", {}, {"release": "nemo-2023", "overlap": ["tensor_backward"]}),
@@ -77,28 +86,16 @@ ASSUMED = (
     (r"torchtitan|megatron-2020", {"micro_batches": 1}),  # torchtitan accumulates no gradients unless told to
 )
 
-# What recipes recompute whose rows do not print it (NVIDIA-NeMo/Megatron-Bridge@067f987df, src/megatron/bridge/perf_recipes), by
-# model, device and samples of a micro-batch. A recipe whose degrees differ from the degrees of the row is left out.
-RECIPES = {
-    **{("llama-3-70b", device, samples): "none" for device in ("gb300", "gb200", "h100-sxm-80") for samples in (1, 2)},
-    **{("llama-3.1-405b", device, 1): "none" for device in ("gb300", "gb200")},
-    ("deepseek-v3", "gb300", 1): "none", ("deepseek-v3", "gb200", 1): "mla_up_proj",
-    ("gpt-oss-120b", "gb300", 4): "none", ("gpt-oss-120b", "b300", 4): "none",
-    ("gpt-oss-120b", "gb200", 4): "layernorm+moe_act", ("gpt-oss-120b", "b200", 4): "layernorm+moe_act",
-    ("gpt-oss-120b", "h100-sxm-80", 1): "layernorm+moe_act",
-    **{("qwen3-30b-a3b", device, samples): "none" for device in ("gb300", "gb200", "b300", "b200", "h100-sxm-80")
-       for samples in (1, 4, 8)},
-    **{("qwen3-235b-a22b", device, samples): "none" for device, samples in (("gb300", 2), ("gb200", 1), ("h100-sxm-80", 1))},
-}
-RECIPE_THAT_SAVES_ALL = ("gpt-oss-120b", "gb200", "mxfp8")  # its recipe in bf16 does not
-
-# What recipes of the same commit say of messages to experts, by model and device. The remaining recipes of rows with experts
-# have DeepEP or HybridEP.
+# What recipes say of messages to experts, by model and device (NVIDIA-NeMo/Megatron-Bridge@067f987df,
+# src/megatron/bridge/perf_recipes). The remaining recipes of rows with experts have DeepEP or HybridEP.
 RECIPES_OF_EXPERTS = {("qwen3-235b-a22b", "h100-sxm-80"): {"dispatcher": "all-to-all", "overlap": "all-to-all"}}
 
 # Adapters of runs that print none, by the number of layers: NeMo's recipes for fine-tuning with LoRA (recipes/llama3_8b.py and
 # llama3_70b.py of NVIDIA-NeMo/NeMo, performance_mode), which do not divide the state of the optimizer.
 LORA_RANKS = {32: 8, 80: 16}
+
+# Models whose layers a config.json does not describe here.
+NOT_EXPRESSED = {"nemotron-3-super": "experts in a latent space narrower than the hidden size, with two further tokens"}
 
 NUMBERS = (*NAMES, "gpus", "gpus_per_host", "sequence_tokens", "micro_batch_sequences", "global_batch_sequences",
            "micro_batches", "tokens_per_batch", "tensor", "pipeline", "context", "expert", "expert_tensor",
@@ -126,8 +123,9 @@ def groups_of(path):
                        "rows": [{key: value for key, value in row.items() if value is not None} for row in rows]})
     for group in groups:
         for row in group["rows"]:
-            maxtext_recipes.complete(row)
+            cluster_sources.complete(row)
         complete(group["rows"])
+        cluster_layers.calibrate(group["rows"])
     return groups
 
 
@@ -193,8 +191,10 @@ def model_of(row, models):
     """(config.json, its name if it is a preset as it is)."""
     given = {key: row[key] for key in NAMES if key in row}
     if "model" in row:
+        if row["model"] in cluster_sources.CONFIGS:
+            return with_dimensions(cluster_sources.CONFIGS[row["model"]], given), None
         if row["model"] not in models:
-            raise Unexpressed(f"no facts of the model {row['model']}")
+            raise Unexpressed(NOT_EXPRESSED.get(row["model"], f"no facts of the model {row['model']}"))
         preset = models[row["model"]]
         changed = with_dimensions(preset, given)
         return changed, row["model"] if changed == preset else None
@@ -219,7 +219,7 @@ def cluster_of(row):
     cluster = {"hosts": gpus // per_host, "devices_per_host": per_host, "device": device}
     inside = word(row.get("inside", ""))
     if inside in LINKS_INSIDE and "pcie" not in device:
-        cluster["inside"] = inside
+        cluster["inside"] = LINKS_INSIDE[inside]
     if device in DOMAINS:
         cluster["domain"] = DOMAINS[device][1]
     if gpus > per_host:
@@ -252,12 +252,31 @@ def replicas_of(row):
     """Replicas of the model."""
     by_model = row.get("tensor", 1) * row.get("pipeline", 1) * row.get("context", 1)
     replicas, rest = divmod(row["gpus"], by_model)
-    if rest or row.get("data", replicas) != replicas:
+    shard = row["shard"] if isinstance(row.get("shard"), int) else 1
+    if rest or row.get("data", replicas) not in (replicas, replicas / shard):
         raise Unexpressed(f"{row['gpus']} GPUs are not {by_model} x data {row.get('data', '')}".rstrip())
     return replicas
 
 
+def sharing_of(row):
+    """The keys of what replicas share."""
+    shard = row.get("shard")
+    # Megatron-Bridge's rows name the group of FSDP, or have the distributed optimizer.
+    usual = (3 if row["fsdp_group"] else 1) if "fsdp_group" in row else 3 if shard not in (None, 1) else 0
+    found = {"zero": row.get("zero", usual)}
+    if shard == "hybrid":
+        found["zero_group"] = devices_per_host(row)
+    elif isinstance(shard, int) and shard > 1:
+        found["zero_group"] = shard
+    for key in ("zero_group", "zero1_group_gpus"):
+        if isinstance(row.get(key), int):
+            found["zero_group"] = row[key]
+    return found
+
+
 def release_of(row):
+    if "program_release" in row:
+        return {"release": row["program_release"]}
     about = f"{row['group']}, {row['software']}"
     # A100s and V100s in fp16 without a known program: Megatron-LM of that time.
     usual = {"release": "megatron-2021"} if row["device"][:4] in ("a100", "v100") and "fp16" in str(row.get("precision")) else {}
@@ -267,12 +286,13 @@ def release_of(row):
 
 def recompute_of(row):
     text = str(row.get("recompute", "none")).strip().lower()
-    if text.startswith("as in the recipe") and "bridge-26" in row["group"]:
-        if (row["model"], row["device"], row["precision"]) == RECIPE_THAT_SAVES_ALL:
-            return "none"
-        text = RECIPES.get((row["model"], row["device"], row["micro_batch_sequences"]), text)
-        if "as in" not in text:
-            return text
+    if bridge_recipes.is_not_printed(row):
+        found = bridge_recipes.recompute(row)
+        if found is None:
+            raise Unexpressed(f"recompute {text}")
+        return found
+    if set(text.split("+")) <= MODULES:
+        return text
     found = RECOMPUTE.get(text, RECOMPUTE.get(word(text)))
     if found is None:
         share = re.search(r"(\d+)\s*(?:of|/)\s*(\d+)", text)
@@ -301,12 +321,11 @@ def parallel_of(row):
         parallel["sequence"] = bool(row.get("sequence_parallel", True))
     if "all-to-all" in str(row.get("overlap", "")):
         parallel["overlap"] = ["tensor", "tensor_backward", "data", "pipeline", "expert"]
-    # Megatron-Bridge's rows name the group of FSDP, or have the distributed optimizer.
-    parallel["zero"] = row.get("zero", (3 if row["fsdp_group"] else 1) if "fsdp_group" in row else 0)
-    if isinstance(row.get("zero1_group_gpus"), int):
-        parallel["zero_group"] = row["zero1_group_gpus"]
+    parallel.update(sharing_of(row))
     if "flash_attention" in row:
         parallel["attention"] = "flash" if row["flash_attention"] else "unfused"
+    if "attention" in row:
+        parallel["attention"] = row["attention"]
     return {**parallel, "recompute": recompute_of(row), **release_of(row)}
 
 
@@ -315,7 +334,8 @@ def batch_of(row):
     for pattern, assumed in ASSUMED:
         if re.search(pattern, row["group"]):
             row = {**assumed, **row}
-    replicas, size, count = replicas_of(row), row.get("micro_batch_sequences"), row.get("micro_batches")
+    replicas, size = replicas_of(row), row.get("micro_batch_sequences")
+    count = row.get("micro_batches", row.get("accumulation"))
     batch = row.get("global_batch_sequences")
     if batch is None and "tokens_per_batch" in row and "sequence_tokens" in row:
         batch = round(row["tokens_per_batch"] / row["sequence_tokens"])
@@ -373,7 +393,7 @@ def config_of(row, model, layers=None):
 
 def step_seconds(row, batch):
     """The measured time of an update of `batch` samples; TFLOP/s count only if the source's FLOPs per token are known."""
-    tokens = batch * row["sequence_tokens"]
+    tokens = batch * row.get("sequence_tokens", 0)
     if "step_s" in row:
         return row["step_s"]
     if "step_ms" in row:
@@ -382,28 +402,37 @@ def step_seconds(row, batch):
         return tokens / row["tokens_per_s"]
     if "tokens_per_s_per_gpu" in row:
         return tokens / (row["tokens_per_s_per_gpu"] * row["gpus"])
-    if "samples_per_s" in row:
-        return batch / row["samples_per_s"]
+    for key in ("samples_per_s", "images_per_s"):
+        if key in row:
+            return batch / row[key]
     if "tflops_per_gpu" in row and "source_flops_per_token" in row:
         return tokens * row["source_flops_per_token"] / (row["tflops_per_gpu"] * 1e12 * row["gpus"])
     raise Unexpressed("no time, tokens or samples per second printed")
 
 
 def measured_memory(row):
-    """{fullest, first, last} in bytes, of those that are printed: of all GPUs, of the first and of the last stage."""
+    """{fullest, first, last, total, stage N} in bytes, of those that are printed: of all GPUs, of a stage, of all together."""
     found = {}
     for key, value in row.items():
-        form = re.fullmatch(r"memory_(\w+?)_(gib|gb|mib|mb)", key)
+        form = re.fullmatch(r"memory(_\w+?)??_(gib|gb|mib|mb)(_by_stage)?", key)
         if form:
-            name = form.group(1)
-            of = "first" if "first" in name else "last" if "last" in name else "fullest"
+            name, unit = form.group(1) or "", BYTES[form.group(2)]
+            for stage, part in enumerate(value if form.group(3) else ()):
+                found[f"stage {stage}"] = (0, part * unit)
+            if form.group(3):
+                value = max(value)
+            of = next((of for of in ("first", "last", "total") if of in name), "fullest")
             rank = 0 if "allocated" in name else 2 if "reserved" in name else 1
-            found[of] = min(found.get(of, (9, 0)), (rank, value * BYTES[form.group(2)]))
+            found[of] = min(found.get(of, (9, 0)), (rank, value * unit))
     return {of: value for of, (_, value) in found.items()}
 
 
 def describe(row, models):
-    """(config, config.json of a model that is not a preset or None, FLOPs per token) of a row."""
+    """(config, a file of its model if that is not a preset or None, FLOPs of a sample) of a row."""
+    if cluster_layers.is_of_layers(row):
+        return describe_layers(row)
+    if row.get("offload", "none") != "none":
+        raise Unexpressed(f"{row['offload']} on the host")
     for key in NUMBERS:
         if key in row and not isinstance(row[key], (int, float)):
             raise Unexpressed(f"{key} {row[key]}")
@@ -416,7 +445,18 @@ def describe(row, models):
     further = further_tokens(row, model)
     if further:
         config["workload"]["mtp_layers"] = further
-    return config, own, flops_per_token(model, row["sequence_tokens"], further)
+    flops = flops_per_token(model, row["sequence_tokens"], further)
+    if row.get("counts_model_flops"):
+        row["source_flops_per_token"] = flops
+    return config, own, flops * row["sequence_tokens"]
+
+
+def describe_layers(row):
+    if row.get("calibrates"):
+        raise Unexpressed("the row that gives the rate of the device")
+    if row["model"].startswith("amoebanet"):
+        raise Unexpressed("layers of AmoebaNet-D")
+    return cluster_layers.describe(row)
 
 
 def further_tokens(row, model):

@@ -50,7 +50,7 @@ def choices(rows):
         config = row.config
         key = json.dumps([config["workload"], config["cluster"], config["training"], config["pipeline"]["mini_batch"]])
         shared.setdefault(key, []).append(row)
-    plans = lambda some: {json.dumps([row.config["parallel"], row.config["pipeline"]]) for row in some}
+    plans = lambda some: {json.dumps([row.config.get("parallel"), row.config["pipeline"]]) for row in some}
     return [some for some in shared.values() if len(some) >= 3 and len(plans(some)) > 1]
 
 
@@ -62,7 +62,7 @@ def weighted(pairs):
 
 def score(identity, rows, skipped):
     """The scores of a group; `rows` are those with a prediction, errors are fractions."""
-    ran = [row for row in rows if row.ran]
+    ran = [row for row in rows if row.timed]
     errors = [row.error for row in ran]
     sets = choices(ran)
     taus = [(tau_b([row.predicted for row in some], [row.measured for row in some]), len(some)) for some in sets]

@@ -8,7 +8,9 @@ ROWS.yaml is DATA_DIR/clusters/developers.yaml, another file in the schema of it
 DATA_DIR/published/large-models.yaml. Errors are (predicted - measured) / measured of the time of an update. The constant MFU is
 the rate of model FLOPs with the least mean |error| over all rows of a device and precision in the file: it is fitted to the rows
 that it is judged on. Kendall's tau-b and the regret of the plan predicted fastest are of rows with one model, cluster,
-precision and batch, averaged by their number; a row that ran out of memory counts only in the fits.
+precision and batch, averaged by their number; a row that ran out of memory counts only in the fits. What a source leaves open is
+guessed (bench/cluster_guesses.py): the first guess counts, and the band is the least and largest mean |error| of the group over
+all guesses, which follow with their reasons.
 """
 import argparse
 import csv
@@ -22,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import cluster_guesses
 import cluster_rows
 from cluster_rows import Unexpressed
 from cluster_scores import constant_rate, mean, mean_size, score
@@ -37,6 +40,7 @@ class Row:
     group: str
     number: int  # in its group, from 1
     given: dict
+    choice: int = 0  # of guesses, 0 the one that counts
     reason: str = ""  # why there is no prediction
     path: Path = None
     config: dict = None
@@ -54,13 +58,19 @@ class Row:
         return self.given.get("result", "ok") == "ok"
 
     @property
+    def timed(self):
+        """Whether a time was measured; of other rows only memory."""
+        return self.measured is not None
+
+    @property
     def error(self):
         return self.predicted / self.measured - 1
 
     @property
     def memory_error(self):
         """The mean |error|, by stage where memory was measured so."""
-        kinds = [kind for kind in ("first", "last") if kind in self.memory] or ["fullest"]
+        kinds = ([kind for kind in self.memory if kind.startswith("stage")] or
+                 [kind for kind in ("first", "last") if kind in self.memory] or ["fullest", "total"])
         return mean(abs(self.predicted_memory[kind] / self.memory[kind] - 1) for kind in kinds
                     if kind in self.memory and kind in self.predicted_memory)
 
@@ -71,12 +81,22 @@ def prepare(row, models):
             raise Unexpressed(f"result {row.given['result']}")
         row.config, row.model, flops = cluster_rows.describe(row.given, models)
         batch = row.config["pipeline"]["mini_batch"]
-        if row.ran:
-            row.measured = cluster_rows.step_seconds(row.given, batch)
-        row.flops = flops * batch * row.given["sequence_tokens"] / row.given["gpus"]
         row.memory = cluster_rows.measured_memory(row.given)
+        if row.ran:
+            row.measured = measured_seconds(row, batch)
+        row.flops = flops * batch / row.given.get("gpus", row.given.get("pipeline"))
     except Unexpressed as reason:
         row.reason = str(reason)
+
+
+def measured_seconds(row, batch):
+    """None where a row prints memory and no time."""
+    try:
+        return cluster_rows.step_seconds(row.given, batch)
+    except Unexpressed:
+        if not row.memory:
+            raise
+    return None
 
 
 def simulate(program, path):
@@ -98,7 +118,7 @@ def simulate(program, path):
 
 
 def predict(row, program, folder):
-    row.path = folder / f"{row.group}-{row.number}.yaml"
+    row.path = folder / f"{row.group}-{row.number}{f'-guess{row.choice}' if row.choice else ''}.yaml"
     cluster_rows.write_config(row.config, row.model, row.path)
     try:
         answer, row.fits = simulate(program, row.path)
@@ -108,18 +128,47 @@ def predict(row, program, folder):
     row.predicted = answer["step_time_ns"] / 1e9
     peaks = [device["peak_memory_bytes"] for device in answer["devices"]]
     memory = (answer.get("parallel") or {}).get("memory") or {}
-    row.predicted_memory = {"fullest": memory.get("fullest_rank_bytes", max(peaks)), "first": peaks[0], "last": peaks[-1]}
+    row.predicted_memory = {"fullest": memory.get("fullest_rank_bytes", max(peaks)), "first": peaks[0], "last": peaks[-1],
+                            "total": sum(peaks), **{f"stage {stage}": peak for stage, peak in enumerate(peaks)}}
 
 
 def add_constants(rows):
     """The errors of one MFU per device and precision, over all rows that ran."""
     kinds = {}
     for row in rows:
-        kinds.setdefault((row.config["cluster"]["device"], row.config["training"]["precision"]), []).append(row)
+        kinds.setdefault((row.given["device"], row.config["training"]["precision"]), []).append(row)
     for some in kinds.values():
         rate = constant_rate([row.flops / row.measured for row in some])
         for row in some:
             row.constant_error = row.flops / rate / row.measured - 1
+
+
+def tried(group, given):
+    """[(choice of guesses, the rows of a group under it)], first the choice that counts. Rows that a choice does not change are
+    the same objects."""
+    guesses = cluster_guesses.guesses_of(given)
+    known, found = {}, []
+    for index, choice in enumerate(cluster_guesses.choices_of(guesses)):
+        rows = []
+        for number, each in enumerate(given, 1):
+            changed = cluster_guesses.with_choice(each, choice)
+            key = (number, repr(changed))
+            rows.append(known.setdefault(key, Row(group, number, changed, index)))
+        found.append((choice, rows))
+    return found
+
+
+def band_of(choices):
+    """[{guess, n, mean_abs}] of the choices of a group, and their least and largest mean |error|; none without guesses."""
+    if len(choices) < 2:
+        return [], None
+    found = []
+    for choice, rows in choices:
+        counted = [row for row in rows if not row.reason and row.timed]
+        found.append({"guess": cluster_guesses.name_of(choice), "n": len(counted),
+                      "signed_mean": mean(row.error for row in counted), "mean_abs": mean_size(row.error for row in counted)})
+    sizes = [each["mean_abs"] for each in found if each["mean_abs"] is not None]
+    return found, [min(sizes), max(sizes)] if sizes else None
 
 
 def percent(value, sign=""):
@@ -127,21 +176,28 @@ def percent(value, sign=""):
 
 
 def table(scores):
-    lines = [f"{'group':<36}{'n':>4}{'mean':>9}{'|mean|':>9}{'worst':>9}{'constant':>10}{'memory':>9}{'tau':>7}{'regret':>9}"
-             f"  fits: right, wrongly yes, wrongly no{'skipped':>9}"]
+    lines = [f"{'group':<36}{'n':>4}{'mean':>9}{'|mean|':>9}{'band':>15}{'worst':>9}{'constant':>10}{'memory':>9}{'tau':>7}"
+             f"{'regret':>9}  fits: right, wrongly yes, wrongly no{'skipped':>9}"]
     for each in scores:
         fit, tau = each["fit"], "-" if each["tau"] is None else f"{each['tau']:.2f}"
+        band = "-" if each["band"] is None else f"{100 * each['band'][0]:.1f}-{100 * each['band'][1]:.1f} %"
         lines.append(f"{each['id']:<36}{each['n']:>4}{percent(each['signed_mean'], '+'):>9}{percent(each['mean_abs']):>9}"
-                     f"{percent(each['worst_abs']):>9}{percent(each['constant_mfu_mean_abs']):>10}"
+                     f"{band:>15}{percent(each['worst_abs']):>9}{percent(each['constant_mfu_mean_abs']):>10}"
                      f"{percent(each['memory_mean_abs']):>9}{tau:>7}{percent(each['regret']):>9}"
                      f"{fit['right']:>13}{fit['wrong_fits']:>13}{fit['wrong_misfits']:>12}{each['skipped']:>9}")
     return "\n".join(lines)
 
 
+def guesses_tried(scores):
+    """A line for each choice of each group: the first is the one that counts."""
+    return "\n".join(f"guessed: {each['id']}: {guess['guess']}: mean {percent(guess['signed_mean'], '+')}, |mean| "
+                     f"{percent(guess['mean_abs'])} of {guess['n']} rows" for each in scores for guess in each["guesses"])
+
+
 def total(scores, rows):
     """Two lines: all groups alike, and all rows alike."""
     predicted = [row for row in rows if not row.reason]
-    ran = [row for row in predicted if row.ran]
+    ran = [row for row in predicted if row.timed]
     skipped = f"{len(rows) - len(predicted)} of {len(rows)} rows skipped ({percent(1 - len(predicted) / len(rows))})"
     lines = []
     for what, own, constant in (
@@ -174,7 +230,7 @@ def write_rows(path, rows, kept):
                       "constant_mfu_error", "memory_measured_bytes", "memory_predicted_bytes", "memory_error", "fits",
                       "skipped", "config"])
         for row in rows:
-            known = row.ran and not row.reason
+            known = row.timed and not row.reason
             out.writerow([row.group, row.number, row.given.get("model", ""), row.given.get("device"), row.given.get("gpus"),
                           row.given.get("result", "ok"), row.measured, row.predicted, row.error if known else None,
                           row.constant_error, row.memory.get("fullest"), row.predicted_memory.get("fullest"),
@@ -228,31 +284,35 @@ def main():
     program = os.path.abspath(asked.program)
     groups = cluster_rows.groups_of(asked.file)
     models = read_models(PRESETS)
-    rows = [Row(group["id"], number, given) for group in groups for number, given in enumerate(group["rows"], 1)]
-    for row in rows:
+    choices = {group["id"]: tried(group["id"], group["rows"]) for group in groups}
+    every = list({id(row): row for tries in choices.values() for _, rows in tries for row in rows}.values())
+    for row in every:
         prepare(row, models)
-    add_constants([row for row in rows if row.ran and not row.reason])
+    add_constants([row for tries in choices.values() for row in tries[0][1] if row.timed and not row.reason])
     groups = [group for group in groups if group["id"].startswith(asked.only)]
-    rows = [row for row in rows if row.group.startswith(asked.only)]
+    every = [row for row in every if row.group.startswith(asked.only)]
     if not groups:
         sys.exit(f"error: no group of {asked.file} begins with '{asked.only}'")
     with tempfile.TemporaryDirectory() as temporary:
         folder = (asked.keep or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
-        judge(program, rows, folder, asked.jobs)
+        judge(program, every, folder, asked.jobs)
 
-    scores = []
+    scores, rows = [], []
     for group in groups:
-        own = [row for row in rows if row.group == group["id"]]
-        scores.append(score(group["id"], [row for row in own if not row.reason], sum(bool(row.reason) for row in own)))
+        own = choices[group["id"]][0][1]
+        guesses, band = band_of(choices[group["id"]])
+        scores.append({**score(group["id"], [row for row in own if not row.reason], sum(bool(row.reason) for row in own)),
+                       "band": band, "guesses": guesses})
+        rows += own
     if asked.json:
         Path(asked.json).write_text(json.dumps(scores, indent=1) + "\n")
     if asked.rows:
         write_rows(asked.rows, rows, asked.keep)
     if asked.plot:
-        plot(asked.plot, [row for row in rows if row.ran and not row.reason],
+        plot(asked.plot, [row for row in rows if row.timed and not row.reason],
              {group["id"]: source_name(group["source"]) for group in groups})
-    print("\n".join(part for part in (table(scores), reasons(rows), total(scores, rows)) if part))
+    print("\n".join(part for part in (table(scores), guesses_tried(scores), reasons(rows), total(scores, rows)) if part))
 
 
 if __name__ == "__main__":

@@ -80,6 +80,8 @@ def layers_of(config):
     if pattern:
         return tuple(pattern.count(letter) for letter in "*M-E")
     dense = config.get("first_k_dense_replace", 0) if value_of(config, EXPERTS) else layers
+    if value_of(config, EXPERTS) and "decoder_sparse_step" in config:
+        dense = layers - layers // config["decoder_sparse_step"]
     return layers, 0, dense, layers - dense
 
 

@@ -1,0 +1,55 @@
+"""What NVIDIA's recipes recompute whose tables do not print it.
+
+Recipes: NVIDIA-NeMo/Megatron-Bridge@067f987df (src/megatron/bridge/perf_recipes), and for the tables of container 25.09
+scripts/performance/configs of the same repository (deepseek_v3_llm_pretrain.py at 27dfb3df, qwen3_*_llm_pretrain.yaml at
+11d3a36e and 48b5204a, whose recompute keys are null, llama3*_llm_pretrain.yaml at 0aa7db37, which have none).
+"""
+
+NOT_PRINTED = "as in the recipe"  # how the rows say so
+
+# By model, device and samples of a micro-batch, where the recipe has the degrees of the row.
+RECIPES = {
+    **{("llama-3-70b", device, samples): "none" for device in ("gb300", "gb200", "h100-sxm-80") for samples in (1, 2)},
+    **{("llama-3.1-405b", device, 1): "none" for device in ("gb300", "gb200")},
+    ("deepseek-v3", "gb300", 1): "none", ("deepseek-v3", "gb300", 2): "mla_up_proj", ("deepseek-v3", "gb200", 1): "mla_up_proj",
+    ("deepseek-v3", "b200", 1): "mla_up_proj", ("kimi-k2", "gb300", 2): "mla_up_proj",
+    ("gpt-oss-120b", "gb300", 4): "none", ("gpt-oss-120b", "b300", 4): "none",
+    ("gpt-oss-120b", "gb200", 4): "layernorm+moe_act", ("gpt-oss-120b", "b200", 4): "layernorm+moe_act",
+    ("gpt-oss-120b", "h100-sxm-80", 1): "layernorm+moe_act",
+    **{("qwen3-30b-a3b", device, samples): "none" for device in ("gb300", "gb200", "b300", "b200", "h100-sxm-80")
+       for samples in (1, 4, 8)},
+    **{("qwen3-235b-a22b", device, samples): "none" for device, samples in (("gb300", 2), ("gb200", 1), ("h100-sxm-80", 1),
+                                                                              ("b300", 2))},
+    **{("nemotron-3-nano", device, samples): "none" for device in ("gb300", "gb200", "b300", "h100-sxm-80")
+       for samples in (1, 2, 4)},
+}
+SAVES_ALL = ("gpt-oss-120b", "gb200", "mxfp8")  # its recipe in bf16 does not
+# By model and device, where all recipes of both have other degrees than the row.
+NEAREST = {("deepseek-v3", "b300"): "mla_up_proj"}
+# Of container 25.09, by model and device.
+OF_2509 = {
+    **{("deepseek-v3", device): "mla_up_proj" for device in ("gb200", "b200")},
+    ("deepseek-v3", "h100-sxm-80"): "mla_up_proj+mlp",
+}
+
+
+def is_not_printed(row):
+    return str(row.get("recompute", "")).strip().lower().startswith(NOT_PRINTED)
+
+
+def is_open(row):
+    """Whether the recipe that was found has other degrees than the row, or is of another release."""
+    exact = "bridge-26" in row["group"] and (row.get("model"), row["device"], row.get("micro_batch_sequences")) in RECIPES
+    return is_not_printed(row) and recompute(row) is not None and not exact
+
+
+def recompute(row):
+    """The words of the recipe of a row that does not print them, or None."""
+    model, device = row.get("model"), row["device"]
+    if "bridge-2509" in row["group"]:
+        return OF_2509.get((model, device), "none")
+    if "bridge-26" not in row["group"]:
+        return None
+    if (model, device, row.get("precision")) == SAVES_ALL:
+        return "none"
+    return RECIPES.get((model, device, row.get("micro_batch_sequences")), NEAREST.get((model, device)))

@@ -1,0 +1,86 @@
+"""What the sources of rows say beyond their tables: scripts, configs and notes, each named where it is used."""
+import maxtext_recipes
+
+# Rows of PaddleNLP and Pax name GPT-3's sizes: NeMo-Launcher@80353286 (conf/training/gpt3), arXiv 2005.14165 (table 2.1). Their
+# vocabulary is 50304 (PaddleNLP, paxml/contrib/gpu/scripts_gpu/configs.py), for Pax's 175B 50257.
+GPT3 = {"gpt3-126m": {"hidden": 768, "layers": 12, "heads": 12}, "gpt3-6.7b": {"hidden": 4096, "layers": 32, "heads": 32},
+        "gpt3-13b": {"hidden": 5120, "layers": 40, "heads": 40}}
+GPT_VOCABULARY = 50304
+
+# Llama 4 in the form of a config.json (AI-Hypercomputer/maxtext@e591f30, src/maxtext/configs/models/llama4-17b-*.yml). Its chunks
+# of attention are as long as the sequences of the rows.
+LLAMA4 = {"model_type": "llama", "hidden_size": 5120, "num_hidden_layers": 48, "num_attention_heads": 40,
+          "num_key_value_heads": 8, "vocab_size": 202048, "moe_intermediate_size": 8192, "n_shared_experts": 1,
+          "num_experts_per_tok": 1}
+CONFIGS = {"llama4-scout-17b-16e": {**LLAMA4, "intermediate_size": 8192, "num_local_experts": 16},
+           "llama4-maverick-17b-128e": {**LLAMA4, "intermediate_size": 16384, "num_local_experts": 128, "decoder_sparse_step": 2}}
+
+# mlcommons/training_results_v5.1@4da2d1cd, config_*.sh of each submitter: tensor and context ranks by kind of device and GPUs.
+MLPERF_DEGREES = {("h100-sxm-80", 128): (2, 1), ("h200-sxm-141", 64): (1, 2),
+                  **{("b200", gpus): (1, 2) for gpus in (64, 128, 256)},
+                  ("gb200", 72): (1, 2), ("gb300", 72): (1, 2), ("gb200", 512): (2, 4), ("gb300", 512): (2, 4)}
+MLPERF_HOSTS = {"University-of-Florida hpg.dgxb200x8.n4": (1, 2)}
+# What they multiply in: a config that sources config_common_fp4.sh, or whose name ends in _fp4, in NVFP4, others in fp8.
+MLPERF_NVFP4 = ("NVIDIA theia_ngpu8", "NVIDIA tyche_ngpu8", "Nebius", "Dell 1xXE9680L")
+# Both kinds of config are shipped, or none: cluster_guesses.py tries both.
+MLPERF_OPEN = ("Lenovo", "Oracle 1x", "Supermicro AS-4126GS", "Supermicro SYS-422GS")
+
+
+def of_mlperf(row):
+    tensor, context = MLPERF_HOSTS.get(row["system"], MLPERF_DEGREES.get((row["device"], row["gpus"]), (1, 1)))
+    row.update(tensor=tensor, context=context)
+    if not row["system"].startswith(MLPERF_OPEN):
+        row["precision"] = "nvfp4" if row["system"].startswith(MLPERF_NVFP4) else "fp8"
+
+
+def of_modalities(row):
+    row["vocab"] = GPT_VOCABULARY  # GPT-2's words, padded
+
+
+def of_pax(row):
+    """paxml/contrib/gpu/scripts_gpu/configs.py: 5B saves products without a dimension of the batch, 175B nothing by default."""
+    row["vocab"] = 50257 if row["model"] == "gpt3-175b" else GPT_VOCABULARY
+    row.setdefault("recompute", {"gpt3-126m": "none", "gpt3-5b": "core_attn+layernorm+mlp_act"}.get(row["model"], "full"))
+    if row["layers_by"] == "transformer engine" and (row["release"], row["model"]) != ("24.04", "gpt3-126m"):
+        row["attention"] = "cudnn"
+
+
+def of_dgxc_maxtext(row):
+    """maxtext/configure.sh at 0b71cfda: cuDNN's attention. remat_policy save_qkv_proj: cluster_guesses.py."""
+    row["attention"] = "cudnn"
+
+
+def of_flagperf(row):
+    """pretrain_llama3.sh and megatron_main.sh of the same repository: flash attention, sequence parallelism and the distributed
+    optimizer, and no argument that overlaps messages. The notes give the batches of two rows."""
+    row.update({"zero": 1, "attention": "flash"})
+    if row["model"] == "mixtral-8x7b":
+        row["micro_batch_sequences"] = 3
+
+
+def of_paddle(row):
+    """PaddleNLP: tensor parallelism without sequence parallelism unless asked for, which the configs do not."""
+    row["sequence_parallel"] = False
+    if row["model"] in GPT3:
+        row["vocab"] = GPT_VOCABULARY
+
+
+def of_ml_engineering(row):
+    """FlashAttention-3 and 4, whose rates cuDNN's are nearest to. benchmark.py counts as model_flops.py does: 6 for each weight
+    of products, attention to earlier tokens only, and nothing that is computed again."""
+    row.update({"attention": "cudnn", "counts_model_flops": True})
+
+
+SOURCES = {"mlperf51-llama31-8b": of_mlperf, "modalities-leonardo-a100": of_modalities, "jax-paxml-gpt": of_pax,
+           "dgxc2411-maxtext-llama2-70b": of_dgxc_maxtext, "flagperf-70b-and-mixtral": of_flagperf,
+           "flagperf-paddle-gpt-llama": of_paddle, "ml-engineering-h200-b200": of_ml_engineering}
+
+
+def complete(row):
+    """Adds to a row what its source says."""
+    maxtext_recipes.complete(row)
+    found = SOURCES.get(row["group"])
+    if found:
+        found(row)
+    if row.get("model") in GPT3:
+        row.update(GPT3[row.pop("model")])
