@@ -27,7 +27,7 @@ class Chain:
         self.rates, self.layers, self.modules, self.flops, self.seconds = rates, [], 0, 0, 0
 
     def add(self, name, channels, pixels, *, moved, flops=0.0, weights=0, skips=(), modules=1):
-        """`modules` that write `channels` of `pixels`, multiply `flops` forward, and move so many numbers forward and backward."""
+        """`modules` that write `channels` of `pixels`, multiply `flops` forward, and move numbers in both passes."""
         peak, bandwidth = self.rates
         output, forward, backward = channels * pixels * PIXELS, *(number * PIXELS / bandwidth for number in moved)
         passes = {"forward": max(flops / peak, forward), "backward_input": max(flops / peak, backward)}

@@ -9,7 +9,7 @@ sequence_tokens, micro_batch_sequences, global_batch_sequences, tokens_per_batch
 micro_batches, accumulation                          of a replica
 tensor, pipeline, context, expert, expert_tensor, data, chunks    degrees; data follows from the others, chunks are virtual stages
 shard                                                who shares weights: full, hybrid (the GPUs of a host), or a number of GPUs
-schedule, sequence_parallel, zero, zero_group, zero1_group_gpus, recompute, attention, precision
+schedule, sequence_parallel, zero, zero_group, zero1_group_gpus, recompute, attention, fused_norms, precision
 result                                               ok or oom
 step_s, step_ms, tokens_per_s, tokens_per_s_per_gpu, samples_per_s, tflops_per_gpu    the first that is printed counts
 memory_*_gib, _gb, _mib                              per GPU; with first_stage or last_stage of one stage, total of all GPUs,
@@ -37,7 +37,8 @@ RECOMPUTE = {
     "selective (per operator)": "operators",
 }
 DISPATCHERS = {"deepep": "deepep", "all-to-all": "alltoall", "gathered": "gathered"}
-MODULES = {"core_attn", "layernorm", "mlp_act", "mlp", "moe_act", "moe", "mla_up_proj"}  # joined by + as in the config
+# Joined by + as in the config.
+MODULES = {"core_attn", "layernorm", "mlp_act", "mlp", "moe_act", "moe", "shared_experts", "mla_up_proj"}
 PRECISIONS = ("mxfp8", "nvfp4", "fp8", "bf16", "fp16", "tf32", "fp32")
 # Each GPU of a host has an adapter, or the host has the number given.
 LINKS = {
@@ -71,6 +72,8 @@ RELEASES = (
     (r"simumax", {}, {"release": "nemo-2024", "overlap": []}),  # all overlaps switched off
     (r"flagperf-70b", {}, {"release": "nemo-2024", "overlap": []}),
     (r"DeepSpeed|bigscience|vtrain", {}, {"release": "deepspeed-2022"}),
+    # Actors send while kernels run (OneFlow, arXiv 2110.15032).
+    (r"dlperf", {"program": "oneflow"}, {"release": "megatron-2021", "overlap": ["data", "pipeline"]}),
     (r"dlperf", {}, {"release": "megatron-2021"}),
     (r"Megatron-LM 20(19|20|21)", {}, {"release": "megatron-2021"}),
     (r"Megatron-LM 2022", {}, {"release": "megatron-2022"}),
@@ -326,7 +329,8 @@ def parallel_of(row):
         parallel["attention"] = "flash" if row["flash_attention"] else "unfused"
     if "attention" in row:
         parallel["attention"] = row["attention"]
-    return {**parallel, "recompute": recompute_of(row), **release_of(row)}
+    found = {**parallel, "recompute": recompute_of(row), **release_of(row)}
+    return {**found, "fused_norms": row["fused_norms"]} if "fused_norms" in row else found
 
 
 def batch_of(row):

@@ -3,8 +3,10 @@
 Recipes: AI-Hypercomputer/tpu-recipes@c8cfe2f (training/trillium, training/v5p), whose settings are in
 AI-Hypercomputer/maxtext@e591f30 (benchmarks/maxtext_trillium_model_configs.py, maxtext_v5p_model_configs.py), and before
 28e5097 in MaxText/configs/v5p and v5e. All chips of a slice share the weights (ici_fsdp_parallelism -1) unless a recipe has
-other degrees. Slices have copies, except llama3.1-405b's, which share them too (dcn_fsdp_parallelism 2). Most recipes keep
-some tensors of a block on the host and compute the rest again: the config has full recomputation.
+other degrees. Slices have copies, except llama3.1-405b's, which share them too (dcn_fsdp_parallelism 2). Recipes compute
+blocks again, but for the tensors that they keep, most on the host: queries, keys and values, and in most of these recipes the
+output of attention's last product (query_proj, key_proj, value_proj, out_proj). The config then computes norms, attention, MLP
+and experts again. Where a recipe keeps other tensors or only the input of a block, the config has full recomputation.
 """
 import math
 
@@ -18,8 +20,14 @@ SEQUENCES = {"gpt3-175b": 2048, "llama2-70b": 4096, "mixtral-8x7b": 4096, "mixtr
 USUAL_SEQUENCE = 8192
 DEGREES = {"v5p/GPT3-175B-MaxText": {"tensor": 8}, "v5p/Llama4-Maverick-17B-128E-Maxtext": {"tensor": 4},
            "trillium/Mixtral-8x22B-MaxText": {"expert": 4}}
+KEEPS_QKV = ("trillium/Llama2-70B", "trillium/Llama3.1-70B", "trillium/Llama3.1-8B", "trillium/Mistral", "trillium/Mixtral",
+             "v5p/Llama4-Maverick")  # folders; of v5e's scripts only 128b.sh (qkv_proj_offloaded)
 V5E_SEQUENCE, V5E_BATCH, V5E_HEAD_WIDTH = 2048, {16: 6, 32: 4, 64: 2, 128: 1}, 128
 PLAN = {"zero": 3, "micro_batches": 1, "recompute": "full", "pipeline": 1}
+
+
+def all_but_qkv(model):
+    return "layernorm+core_attn+" + ("mlp+moe+shared_experts" if "llama4" in model else "moe" if "mixtral" in model else "mlp")
 
 
 def of_recipe(row):
@@ -28,6 +36,8 @@ def of_recipe(row):
     found = {**PLAN, "device": device, "gpus": row["devices"], "sequence_tokens": SEQUENCES.get(model, USUAL_SEQUENCE),
              "step_s": row["step_s"], **DEGREES.get(row["folder"], {})}
     found.update({"model": None, **SHAPES[model]} if model in SHAPES else {"model": MODELS.get(model, model)})
+    if row["folder"].startswith(KEEPS_QKV):
+        found["recompute"] = all_but_qkv(model)
     if row["slices"] > 1:
         found["zero1_group_gpus"] = row["devices"] // row["slices"]
     return found
@@ -44,6 +54,8 @@ def of_scale(row):
     found = {**PLAN, **shape, "gpus": row["chips"], "sequence_tokens": V5E_SEQUENCE, "tensor": tensor,
              "global_batch_sequences": V5E_BATCH[row["parameters_b"]] * row["chips"],
              "tflops_per_gpu": row["tflops_per_chip"], "source_flops_per_token": counted_flops(shape, V5E_SEQUENCE)}
+    if row["parameters_b"] == 128:
+        found["recompute"] = all_but_qkv("")
     if row["slices"] > 1:
         found["zero1_group_gpus"] = row["chips"] // row["slices"] // tensor
     return found

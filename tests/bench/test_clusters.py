@@ -23,6 +23,7 @@ import cluster_guesses  # noqa: E402
 import cluster_layers  # noqa: E402
 import cluster_rows  # noqa: E402
 import cluster_scores  # noqa: E402
+import cluster_sources  # noqa: E402
 import model_flops  # noqa: E402
 
 GIB = 2**30
@@ -217,6 +218,32 @@ class Guesses(unittest.TestCase):
             changed = {**row, "group": group, "model": model}
             self.assertEqual(cluster_guesses.bridge_recipes.recompute(changed), words)
             self.assertEqual(cluster_guesses.bridge_recipes.is_open(changed), is_open)
+
+
+class Sources(unittest.TestCase):
+    def test_recipes_of_maxtext_say_what_is_kept(self):
+        row = {"group": "tpu-own", "software": "MaxText", "device_type": "v6e-256", "devices": 256, "slices": 1, "step_s": 1.0}
+        for model, folder, words in (("llama3.1-8b", "trillium/Llama3.1-8B-MaxText/v6e-256", "layernorm+core_attn+mlp"),
+                                     ("mixtral-8x7b", "trillium/Mixtral-8x7B-MaxText", "layernorm+core_attn+moe"),
+                                     ("gpt3-175b", "trillium/GPT3-175B-MaxText/bf16", "full")):
+            changed = {**row, "model": model, "folder": folder}
+            cluster_sources.complete(changed)
+            self.assertEqual(changed["recompute"], words)
+
+    def test_mlperf_has_the_degrees_and_precision_of_its_configs(self):
+        for system, device, gpus, found in (("NVIDIA theia_ngpu8_ngc25.09_nemo", "gb300", 8, (1, 1, "nvfp4")),
+                                            ("NVIDIA theia_ngpu512_ngc25.09_nemo", "gb300", 512, (2, 4, "fp8")),
+                                            ("Lenovo SR680aV4-8xB300_SXM", "b300", 8, (1, 1, None))):
+            row = {"group": "mlperf51-llama31-8b", "software": "", "system": system, "device": device, "gpus": gpus}
+            cluster_sources.complete(row)
+            self.assertEqual((row["tensor"], row["context"], row.get("precision")), found)
+
+    def test_names_of_gpt3_become_dimensions(self):
+        row = {"group": "flagperf-paddle-gpt-llama", "software": "", "device": "a100-sxm-80", "model": "gpt3-13b"}
+        cluster_sources.complete(row)
+        self.assertEqual({key: row[key] for key in ("hidden", "layers", "heads", "vocab")},
+                         {"hidden": 5120, "layers": 40, "heads": 40, "vocab": 50304})
+        self.assertNotIn("model", row)
 
 
 class Layers(unittest.TestCase):
