@@ -40,6 +40,10 @@ GUESSES = (
     Guess("^modalities-", "program", (
         Value("fsdp-2023", {"program_release": "fsdp-2023"}, "PyTorch's FSDP 1, as in llm-foundry"),
         Value("torchtitan", {"program_release": "torchtitan"}, "PyTorch's FSDP 2, with its copies"))),
+    Guess("^nemo-launcher-gpt3-5b", "batch", (
+        Value("2048", {"global_batch_sequences": 2048}, "the config's, which is of 16 hosts"),
+        Value("16 per GPU", lambda row: {"global_batch_sequences": 16 * row["gpus"]}, "the same on 16 hosts, in proportion")),
+          lambda row: "global_batch_sequences" not in row),
     Guess("^bridge-2", "recomputation", (
         Value("the nearest recipe's", {}, "of this model and device with other degrees, or of another release"),
         Value("none", {"recompute": "none"}, "what most recipes of these tables have")),

@@ -85,7 +85,6 @@ RELEASES = (
 )
 # What the notes of a group say of all its rows, where the rows do not.
 ASSUMED = (
-    (r"nemo-launcher-gpt3-5b", {"global_batch_sequences": 2048}),
     (r"torchtitan|megatron-2020", {"micro_batches": 1}),  # torchtitan accumulates no gradients unless told to
 )
 
