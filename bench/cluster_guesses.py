@@ -63,6 +63,10 @@ GUESSES = (
     Guess("^dlperf-", "recomputation", (
         Value("full", {"recompute": "full"}, "--checkpoint-activations in OneFlow's script, args_pretrain_gpt.sh at 5f9d7ae0"),
         Value("none", {"recompute": "none"}, "the script is of one program, and the report does not say it"))),
+    Guess("^dlperf-", "OneFlow's messages", (
+        Value("overlap", {}, "its actors send while kernels run (arXiv 2110.15032)"),
+        Value("do not", {"program": "oneflow without overlap"}, "an adapter for eight GPUs may leave little to hide")),
+          lambda row: row["program"] == "oneflow"),
     Guess("^dlperf-", "link inside a host", (
         Value("nvlink2", {}, "NCCL's rings use NVLink where they can"),
         Value("pcie3", {"inside": "pcie3"}, "pairs of GPUs without NVLink")),
