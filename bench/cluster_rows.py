@@ -8,7 +8,7 @@ model, or hidden, layers, heads, kv_heads, ffn, vocab      a preset of workloads
 sequence_tokens, micro_batch_sequences, global_batch_sequences, tokens_per_batch    per update, all replicas
 micro_batches, accumulation                          of a replica
 tensor, pipeline, context, expert, expert_tensor, data, chunks    degrees; data follows from the others, chunks are virtual stages
-shard                                                who shares weights: full, hybrid (the GPUs of a host), or a number of GPUs
+shard                                                the GPUs that share weights: full, hybrid (of a host), or their number
 schedule, sequence_parallel, zero, zero_group, zero1_group_gpus, recompute, attention, fused_norms, precision
 result                                               ok or oom
 step_s, step_ms, tokens_per_s, tokens_per_s_per_gpu, samples_per_s, tflops_per_gpu    the first that is printed counts

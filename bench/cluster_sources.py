@@ -74,7 +74,13 @@ def of_ml_engineering(row):
     row.update({"attention": "cudnn", "counts_model_flops": True})
 
 
-SOURCES = {"mlperf51-llama31-8b": of_mlperf, "modalities-leonardo-a100": of_modalities, "jax-paxml-gpt": of_pax,
+def of_2021(row):
+    """Sequence parallelism came to Megatron-LM in 2022 (arXiv 2205.05198), OneFlow of 2021 has none."""
+    row["sequence_parallel"] = False
+
+
+SOURCES = {"dlperf-gpt-v100": of_2021, "megatron-2020-tensor": of_2021, "mlperf51-llama31-8b": of_mlperf,
+           "modalities-leonardo-a100": of_modalities, "jax-paxml-gpt": of_pax,
            "dgxc2411-maxtext-llama2-70b": of_dgxc_maxtext, "flagperf-70b-and-mixtral": of_flagperf,
            "flagperf-paddle-gpt-llama": of_paddle, "ml-engineering-h200-b200": of_ml_engineering}
 

@@ -238,6 +238,11 @@ class Sources(unittest.TestCase):
             cluster_sources.complete(row)
             self.assertEqual((row["tensor"], row["context"], row.get("precision")), found)
 
+    def test_programs_before_2022_have_no_sequence_parallelism(self):
+        row = {**ROW, "group": "dlperf-gpt-v100", "program": "megatron-lm"}
+        cluster_sources.complete(row)
+        self.assertFalse(cluster_rows.parallel_of(row)["sequence"])
+
     def test_names_of_gpt3_become_dimensions(self):
         row = {"group": "flagperf-paddle-gpt-llama", "software": "", "device": "a100-sxm-80", "model": "gpt3-13b"}
         cluster_sources.complete(row)
