@@ -1,4 +1,4 @@
-"""What NVIDIA's recipes recompute whose tables do not print it.
+"""What NVIDIA's recipes recompute, and whether they hide messages to experts, where the tables do not print it.
 
 Recipes: NVIDIA-NeMo/Megatron-Bridge@067f987df (src/megatron/bridge/perf_recipes), and for the tables of container 25.09
 scripts/performance/configs of the same repository (deepseek_v3_llm_pretrain.py at 27dfb3df, qwen3_*_llm_pretrain.yaml at
@@ -31,6 +31,15 @@ OF_2509 = {
     **{("deepseek-v3", device): "mla_up_proj" for device in ("gb200", "b200")},
     ("deepseek-v3", "h100-sxm-80"): "mla_up_proj+mlp",
 }
+
+
+def hides_experts(row):
+    """Whether messages to experts travel while a second micro-batch computes: overlap_moe_expert_parallel_comm of the recipes in
+    MXFP8 whose whole step is a CUDA graph (container 26.06.01), and of Qwen3 235B on H100s (qwen3_workload_base_configs.py at
+    01b2977e, moe_a2a_overlap)."""
+    if "bridge-260601" in row["group"]:
+        return row["precision"] == "mxfp8" and row["model"].startswith(("deepseek", "qwen3", "gpt-oss"))
+    return "bridge-2604" in row["group"] and (row.get("model"), row["device"]) == ("qwen3-235b-a22b", "h100-sxm-80")
 
 
 def is_not_printed(row):

@@ -1,4 +1,5 @@
 """What the sources of rows say beyond their tables: scripts, configs and notes, each named where it is used."""
+import bridge_recipes
 import maxtext_recipes
 
 # Rows of PaddleNLP and Pax name GPT-3's sizes: NeMo-Launcher@80353286 (conf/training/gpt3), arXiv 2005.14165 (table 2.1). Their
@@ -91,5 +92,7 @@ def complete(row):
     found = SOURCES.get(row["group"])
     if found:
         found(row)
+    if bridge_recipes.hides_experts(row):
+        row["overlap"] = "all-to-all"
     if row.get("model") in GPT3:
         row.update(GPT3[row.pop("model")])

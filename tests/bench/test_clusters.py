@@ -221,6 +221,14 @@ class Guesses(unittest.TestCase):
 
 
 class Sources(unittest.TestCase):
+    def test_recipes_of_whole_graphs_hide_messages_to_experts(self):
+        for group, model, hides in (("bridge-260601-pretrain", "deepseek-v3", True),
+                                    ("bridge-2604-pretrain", "deepseek-v3", False),
+                                    ("bridge-260601-pretrain", "nemotron-3-nano", False)):
+            row = {**ROW, "group": group, "model": model, "device": "gb300", "precision": "mxfp8"}
+            cluster_sources.complete(row)
+            self.assertEqual("expert" in cluster_rows.parallel_of(row).get("overlap", []), hides)
+
     def test_recipes_of_maxtext_say_what_is_kept(self):
         row = {"group": "tpu-own", "software": "MaxText", "device_type": "v6e-256", "devices": 256, "slices": 1, "step_s": 1.0}
         for model, folder, words in (("llama3.1-8b", "trillium/Llama3.1-8B-MaxText/v6e-256", "layernorm+core_attn+mlp"),
