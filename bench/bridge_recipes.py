@@ -1,4 +1,5 @@
-"""What NVIDIA's recipes recompute, and whether they hide messages to experts, where the tables do not print it.
+"""What NVIDIA's recipes recompute, whether they hide messages to experts, and where they cut the model, which the tables do not
+print.
 
 Recipes: NVIDIA-NeMo/Megatron-Bridge@067f987df (src/megatron/bridge/perf_recipes), and for the tables of container 25.09
 scripts/performance/configs of the same repository (deepseek_v3_llm_pretrain.py at 27dfb3df, qwen3_*_llm_pretrain.yaml at
@@ -31,6 +32,20 @@ OF_2509 = {
     **{("deepseek-v3", device): "mla_up_proj" for device in ("gb200", "b200")},
     ("deepseek-v3", "h100-sxm-80"): "mla_up_proj+mlp",
 }
+
+
+# Blocks of stages by model and the number of stages of all devices (recipes/deepseek/h100/deepseek_v3.py and kimi_k2.py at
+# 067f987df, and for container 25.09 deepseek_v3_llm_pretrain.py).
+LAYOUTS = {("deepseek-v3", 16): "Etttt|(tttt|)*14tmL", ("deepseek-v3", 32): "Et|(tt|)*30mL",
+           ("kimi-k2", 16): "Etttt|(tttt|)*14tL"}
+
+
+def layout(row, further):
+    """The layout of a row with `further` modules of further tokens, or None."""
+    if not row["group"].startswith("bridge-2"):
+        return None
+    found = LAYOUTS.get((row.get("model"), row.get("pipeline", 1) * row.get("chunks", 1)))
+    return found.replace("m", "m" * further) if found else None
 
 
 def hides_experts(row):

@@ -9,7 +9,7 @@ sequence_tokens, micro_batch_sequences, global_batch_sequences, tokens_per_batch
 micro_batches, accumulation                          of a replica
 tensor, pipeline, context, expert, expert_tensor, data, chunks    degrees; data follows from the others, chunks are virtual stages
 shard                                                the GPUs that share weights: full, hybrid (of a host), or their number
-schedule, sequence_parallel, zero, zero_group, zero1_group_gpus, recompute, attention, fused_norms, precision
+schedule, sequence_parallel, zero, zero_group, zero1_group_gpus, recompute, attention, fused_norms, precision, optimizer
 result                                               ok or oom
 step_s, step_ms, tokens_per_s, tokens_per_s_per_gpu, samples_per_s, tflops_per_gpu    the first that is printed counts
 memory_*_gib, _gb, _mib                              per GPU; with first_stage or last_stage of one stage, total of all GPUs,
@@ -391,7 +391,7 @@ def config_of(row, model, layers=None):
     return {"workload": {"model": model, "sequence_length": row["sequence_tokens"], **adapters_of(row, layers)},
             "cluster": cluster_of(row),
             "parallel": parallel_of(row), "pipeline": pipeline_of(row),
-            "training": {"precision": precision_of(row), "optimizer": "adamw"}}
+            "training": {"precision": precision_of(row), "optimizer": row.get("optimizer", "adamw")}}
 
 
 def step_seconds(row, batch):
@@ -448,6 +448,9 @@ def describe(row, models):
     further = further_tokens(row, model)
     if further:
         config["workload"]["mtp_layers"] = further
+    layout = bridge_recipes.layout(row, further)
+    if layout:
+        config["pipeline"]["split"] = layout
     flops = flops_per_token(model, row["sequence_tokens"], further)
     if row.get("counts_model_flops"):
         row["source_flops_per_token"] = flops

@@ -92,6 +92,8 @@ def complete(row):
     found = SOURCES.get(row["group"])
     if found:
         found(row)
+    if row["group"].startswith("bridge-2") and row.get("model") == "kimi-k2":
+        row["optimizer"] = "muon"  # notes
     if bridge_recipes.hides_experts(row):
         row["overlap"] = "all-to-all"
     if row.get("model") in GPT3:

@@ -221,6 +221,14 @@ class Guesses(unittest.TestCase):
 
 
 class Sources(unittest.TestCase):
+    def test_recipes_cut_deepseek_by_their_layout(self):
+        row = {"group": "bridge-2604-pretrain", "model": "deepseek-v3", "pipeline": 4, "chunks": 4}
+        layout = cluster_guesses.bridge_recipes.layout
+        self.assertEqual(layout(row, 1), "Etttt|(tttt|)*14tmL")
+        self.assertEqual(layout(row, 0), "Etttt|(tttt|)*14tL")
+        self.assertIsNone(layout({**row, "chunks": 1}, 1))
+        self.assertIsNone(layout({**row, "group": "own"}, 1))
+
     def test_recipes_of_whole_graphs_hide_messages_to_experts(self):
         for group, model, hides in (("bridge-260601-pretrain", "deepseek-v3", True),
                                     ("bridge-2604-pretrain", "deepseek-v3", False),
