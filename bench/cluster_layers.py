@@ -13,7 +13,7 @@ MEMORY_BATCH = 32
 # docs/clusters.md, the rules.
 KINDS = {"p40": (11.76e12, 0.75 * 346e9)}
 RESNET_FLOPS = 6 * 4.089e9  # of an image of 224 x 224, forward and backward: torchvision's count
-PIXELS = 4  # bytes of a number in fp32
+BYTES = 4  # bytes of a number in fp32
 
 
 def is_of_layers(row):
@@ -29,12 +29,12 @@ class Chain:
     def add(self, name, channels, pixels, *, moved, flops=0.0, weights=0, skips=(), modules=1):
         """`modules` that write `channels` of `pixels`, multiply `flops` forward, and move numbers in both passes."""
         peak, bandwidth = self.rates
-        output, forward, backward = channels * pixels * PIXELS, *(number * PIXELS / bandwidth for number in moved)
+        output, forward, backward = channels * pixels * BYTES, *(number * BYTES / bandwidth for number in moved)
         passes = {"forward": max(flops / peak, forward), "backward_input": max(flops / peak, backward)}
         if weights:
             passes["backward_weight"] = max(flops / peak, backward)
         layer = {"name": f"{self.modules}.{name}", **{key: f"{seconds * 1e6:.3f} us" for key, seconds in passes.items()},
-                 "output": f"{output} B", "weights": f"{weights * PIXELS} B"}
+                 "output": f"{output} B", "weights": f"{weights * BYTES} B"}
         if skips:
             layer["inputs"] = [self.layers[-1]["name"], *skips]
         self.layers.append(layer)
