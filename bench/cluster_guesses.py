@@ -1,6 +1,6 @@
 """Facts that sources leave open, and what is tried for each: the first value counts, all together give a band.
 
-No value was chosen by what was measured. A first value has a source that is near, or is the most usual.
+A first value has a source that is near, or is the most usual; it is not the value with the least error.
 """
 import itertools
 import re
