@@ -54,7 +54,9 @@ std::vector<Tasks> orders_of_copy(const Schedule& schedule, const Shape& one, co
                                   const OrderCosts* costs, int copy) {
     if (one.microbatches == 0)
         return std::vector<Tasks>(static_cast<std::size_t>(one.devices));
-    return of_copy(copy, request.shape.copies, [&] { return schedule.orders({one, request.options, costs}); });
+    return of_copy(copy, request.shape.copies, [&] {
+        return schedule.orders({one, request.options, costs, &schedule});
+    });
 }
 
 // Gives the devices of a copy the lists of a pipeline.

@@ -18,6 +18,13 @@ int equally_many_per_device(int stages, int devices) {
 
 int two_per_device(int /*stages*/, int devices) { return 2 * devices; }
 
+int Placement::listed_devices() const { return devices.empty() ? 0 : *std::ranges::max_element(devices) + 1; }
+
+bool Placement::fits(int stages, int on_devices) const {
+    return devices.empty() ? nearest(stages, on_devices) == stages
+                           : std::cmp_equal(stages, devices.size()) && on_devices == listed_devices();
+}
+
 int device_in_waves(int stage, int devices) {
     const int device = stage % devices;
     return stage / devices % 2 == 0 ? device : devices - 1 - device;

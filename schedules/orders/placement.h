@@ -3,6 +3,8 @@
 
 #include "schedules/plan/plan.h"
 
+#include <cstddef>
+#include <span>
 #include <string_view>
 
 namespace pw {
@@ -22,11 +24,15 @@ struct Placement {
 
     // Where stages are no chain: sets the edges of a placed shape that has none, and Shape::joined.
     void (*link)(Shape& shape) = nullptr;
+    // The device of each stage, where a schedule lists them instead: from 0, each device at least once.
+    std::span<const int> devices = {};
 
     // Whether the first and the last layer are divided among all devices: stages d, d + p and d + 2p of device d are
     // its part of the first layer, its layers between the two and its part of the last layer.
     bool divides_ends() const { return link != nullptr; }
-    bool fits(int stages, int devices) const { return nearest(stages, devices) == stages; }
+    // Returns the number of devices that the list has, or 0 without a list.
+    int listed_devices() const;
+    bool fits(int stages, int on_devices) const;
 };
 
 int any_stages(int stages, int devices);

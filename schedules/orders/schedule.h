@@ -56,12 +56,15 @@ enum class Updates {
 };
 
 struct OrderCosts;  // schedules/orders/order_costs.h
+struct Schedule;
 
 // What a schedule orders, with its options.
 struct Request {
     const Shape& shape;  // placed
     ScheduleOptions options = {};
     const OrderCosts* costs = nullptr;  // for rows with needs_costs
+    const Schedule* schedule =
+        nullptr;  // the row, for orders that read more of it: a row may be a part of its schedule
 };
 
 // Which training programs run a schedule: its name in torch.distributed.pipelining (empty: it has none), and whether

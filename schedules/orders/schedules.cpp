@@ -93,6 +93,12 @@ void check_stages(const Schedule& schedule, const Shape& shape) {
         fail_about({Setting::Devices, Setting::StageReplicas},
                    "{} devices for {} replicas of a pipeline\n  help: set the number of devices to {}", shape.devices,
                    shape.copies, (shape.devices / shape.copies + 1) * shape.copies);
+    if (const int listed = schedule.placement.listed_devices(); listed != 0 && listed != shape.devices / shape.copies)
+        fail_about({Setting::Devices},
+                   "schedule {} places its stages on {} devices: {} devices{} do not fit\n  help: set the number of "
+                   "devices to {}",
+                   schedule.name, listed, shape.devices / shape.copies, shape.copies > 1 ? " of each replica" : "",
+                   listed * shape.copies);
     if (const int legal = legal_stages(schedule, shape); legal != shape.stages)
         fail_about({Setting::Stages},
                    "schedule {} places {} on each device: {} stages on {} devices{} do not fit\n  help: "
@@ -159,7 +165,9 @@ std::vector<std::string> training_schedules() {
 }
 
 int legal_stages(const Schedule& schedule, const Shape& shape) {
-    return schedule.placement.nearest(shape.stages, shape.devices / shape.copies);
+    const Placement& placement = schedule.placement;
+    return placement.devices.empty() ? placement.nearest(shape.stages, shape.devices / shape.copies)
+                                     : static_cast<int>(placement.devices.size());
 }
 
 bool place_stages(const Schedule& schedule, Shape& shape) {
@@ -169,6 +177,8 @@ bool place_stages(const Schedule& schedule, Shape& shape) {
         return false;
     Shape one = shape;
     one.devices = devices;
+    for (const int device : placement.devices)
+        one.placement.push_back({device});
     if (placement.place != nullptr)
         placement.place(one);
     std::vector<std::vector<int>> holders = one.placement;
@@ -223,7 +233,7 @@ Shape placed(const Schedule& schedule, Shape shape) {
 ProvenPlan ordered(const Schedule& schedule, Shape shape, const PlanOptions& options, const OrderCosts* costs) {
     if (schedule.needs_costs && costs == nullptr)
         fail("schedule {} orders tasks by their costs, and this plan has none", schedule.name);
-    const Request request{shape, options.schedule, costs};
+    const Request request{shape, options.schedule, costs, &schedule};
     std::vector<Tasks> order = orders_of(schedule, request);
     if (!options.current.empty() && costs != nullptr)
         order = shorter_order(request, std::move(order), options.current);

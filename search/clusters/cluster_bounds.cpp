@@ -253,7 +253,7 @@ std::unique_ptr<const OrderFacts> order_facts(const Schedule& schedule, Shape sh
         facts->shape = placed(schedule, std::move(shape));
         if (schedule.needs_costs)
             return facts_of_any_order(std::move(facts->shape), copies);
-        orders = schedule.orders({facts->shape, options});
+        orders = schedule.orders({facts->shape, options, nullptr, &schedule});
     } catch (const Error&) {
         return nullptr;
     }

@@ -36,6 +36,43 @@ TEST(Schedules, UnknownNameListsTheLegalOnes) {
     }
 }
 
+// A row with data: its lists, and the device of each stage.
+struct Listed : Schedule {
+    std::vector<Tasks> lists;
+    std::vector<int> of_stages;
+};
+
+// Two copies of a pipeline: device d of copy k is device 2 d + k, and micro-batch i of copy k is 2 i + k.
+TEST(Schedules, MayHaveDataOfTheirOwn) {
+    Listed own;
+    own.name = "listed";
+    own.of_stages = {0, 1, 0};
+    own.lists = {{{Op::Forward, 0, 0}, {Op::Forward, 2, 0}, {Op::Backward, 2, 0}, {Op::Backward, 0, 0}},
+                 {{Op::Forward, 1, 0}, {Op::Backward, 1, 0}}};
+    own.placement = {"listed", "its stages", any_stages};
+    own.placement.devices = own.of_stages;
+    own.orders = [](const Request& request) { return static_cast<const Listed&>(*request.schedule).lists; };
+    Shape shape;
+    shape.devices = 4;
+    shape.stages = 3;
+    shape.microbatches = shape.copies = 2;
+    Plan plan = make_plan(own, shape);
+    EXPECT_EQ(plan.shape.placement, (std::vector<std::vector<int>>{{0, 1}, {2, 3}, {0, 1}}));
+    for (Tasks& tasks : plan.order)
+        std::erase_if(tasks, [](const Task& task) { return task.op != Op::Forward && !is_backward(task.op); });
+    EXPECT_EQ(plan.order[1],
+              (Tasks{{Op::Forward, 0, 1}, {Op::Forward, 2, 1}, {Op::Backward, 2, 1}, {Op::Backward, 0, 1}}));
+    EXPECT_EQ(plan.order[2], (Tasks{{Op::Forward, 1, 0}, {Op::Backward, 1, 0}}));
+    shape.devices = 6;
+    try {
+        make_plan(own, shape);
+        FAIL();
+    } catch (const Error& error) {
+        EXPECT_EQ(error.fact(), "schedule listed places its stages on 2 devices: 3 devices of each replica do not fit");
+        EXPECT_EQ(error.help(), "set the number of devices to 4");
+    }
+}
+
 TEST(Schedules, SkipsAreSentDirectly) {
     Shape shape = chain(3, 2);
     shape.edges = std::vector<Edge>{{0, 1}, {0, 2}, {1, 2}};
