@@ -162,7 +162,7 @@ Job make_job(Setup setup, Model model, Notices& notices) {
 
 Job make_job(Setup setup, const Schedule& schedule, Notices& notices) {
     setup.pipeline.schedule = schedule.name;
-    setup.pipeline.own_schedule = &schedule;
+    setup.pipeline.own_schedule = {std::shared_ptr<void>(), &schedule};
     return make_job(std::move(setup), notices);
 }
 

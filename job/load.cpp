@@ -11,15 +11,17 @@
 
 namespace pw {
 
-Config load_config(const std::string& path, const std::vector<std::string>& set) {
-    return load_config(path, read_text(path, "name a YAML file that can be read"), set);
+Config load_config(const std::string& path, const std::vector<std::string>& set, std::shared_ptr<const Schedule> own) {
+    return load_config(path, read_text(path, "name a YAML file that can be read"), set, std::move(own));
 }
 
-Config load_config(const std::string& name, std::string text, const std::vector<std::string>& set) {
+Config load_config(const std::string& name, std::string text, const std::vector<std::string>& set,
+                   std::shared_ptr<const Schedule> own) {
     auto source = std::make_shared<Source>(name, std::move(text));
     const std::string folder = std::filesystem::absolute(name).parent_path().string();
     WrittenConfig written = read_config(std::move(source), folder, set);
-    const PlanDefaults schedule = defaults_of(written.config.pipeline.schedule);
+    written.config.pipeline.own_schedule = std::move(own);
+    const PlanDefaults schedule = defaults_of(written.config.pipeline);
     return complete(std::move(written), schedule, launched_ranks().size);
 }
 

@@ -171,10 +171,16 @@ ProvenPlan plan_of_file(const Setup& setup, const StageLinks& links, std::vector
 
 }  // namespace
 
-const Schedule& schedule_named(const Setup& setup, std::string_view name) {
-    const Schedule* const own = setup.pipeline.own_schedule;
+namespace {
+
+const Schedule& own_or_named(const PipelineConfig& pipeline, std::string_view name) {
+    const Schedule* const own = pipeline.own_schedule.get();
     return own != nullptr && own->name == name ? *own : schedule_named(name);
 }
+
+}  // namespace
+
+const Schedule& schedule_named(const Setup& setup, std::string_view name) { return own_or_named(setup.pipeline, name); }
 
 const Schedule& schedule_of(const Setup& setup) {
     try {
@@ -199,17 +205,17 @@ TransferMode executed_mode(const Setup& setup) {
     return mode;
 }
 
-PlanDefaults defaults_of(const std::string& schedule) {
+PlanDefaults defaults_of(const PipelineConfig& pipeline) {
     PlanDefaults defaults;
-    if (is_file(schedule)) {
-        const Shape shape = read_csv(schedule).plan.shape;
+    if (is_file(pipeline.schedule)) {
+        const Shape shape = read_csv(pipeline.schedule).plan.shape;
         defaults.stages = shape.stages;
         defaults.devices = shape.devices;
         defaults.micro_batches = shape.microbatches;
         return defaults;
     }
     try {
-        defaults.chunks = schedule_named(schedule).chunks;
+        defaults.chunks = own_or_named(pipeline, pipeline.schedule).chunks;
     } catch (const Error&) {  // making the plan reports the error at its key
     }
     return defaults;

@@ -58,7 +58,7 @@ Shape shape_of(const Setup& setup, const StageLinks& links, int steps);
 // buffer for a message without its receive. So with deferred receives a message leaves when its RECV is posted.
 TransferMode executed_mode(const Setup& setup);
 
-// Returns the defaults that follow from a schedule. Opens a plan in a file.
-PlanDefaults defaults_of(const std::string& schedule);
+// Returns the defaults that follow from the schedule of a pipeline. Opens a plan in a file.
+PlanDefaults defaults_of(const PipelineConfig& pipeline);
 
 }  // namespace pw

@@ -30,8 +30,8 @@ void refuse_uniform(const SearchSetup& setup) {
 
 // Notes that replicas were not asked for, where some schedules take them, and that the best plan is asynchronous.
 void note_limits_of_best(const SearchSetup& setup, SearchResult& result) {
-    const bool some_take = std::any_of(result.plans.begin(), result.plans.end(), [](const FoundPlan& plan) {
-        const Schedule& schedule = schedule_named(plan.choice.schedule);
+    const bool some_take = std::any_of(result.plans.begin(), result.plans.end(), [&](const FoundPlan& plan) {
+        const Schedule& schedule = schedule_named(setup, plan.choice.schedule);
         return schedule.takes_replicas() && !schedule.asynchronous();
     });
     if (!setup.places.contains("search.replicas") && some_take && setup.cluster.devices.size() > 1)

@@ -1,6 +1,7 @@
 // What is said of found plans: tables and lines, JSON, a config, a chart.
 #include "job/cost_source.h"
 #include "job/job.h"
+#include "job/plan.h"
 #include "report/plan_search.h"
 #include "report/search_words.h"
 #include "report/table.h"
@@ -68,7 +69,7 @@ const SearchWords& words_of(const PlanSearch& search) {
 }
 
 Ns time_of_passes(const StageCost& cost, const Job& job) {
-    if (!schedule_named(job.setup.pipeline.schedule).trains)
+    if (!schedule_of(job.setup).trains)
         return cost.forward;
     return cost.forward + (splits_backward(job.plan) ? cost.backward_input + cost.backward_weight : cost.backward);
 }

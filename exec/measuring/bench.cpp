@@ -2,7 +2,7 @@
 
 #include "exec/engine/headroom.h"
 #include "exec/training/optimizer.h"
-#include "schedules/orders/schedule.h"
+#include "job/plan.h"
 #include "workloads/clock.h"
 
 #include <algorithm>
@@ -49,8 +49,7 @@ Bench::Bench(const Setup& setup, const Model& model, const Dataset& data, const 
     headroom.reset();
     queue_mini_batch(true);  // libraries load their code and make plans
     kernels_.finish();
-    const bool as_one =
-        setup.run.graph != RunConfig::Graph::None && !schedule_named(setup.pipeline.schedule).asynchronous();
+    const bool as_one = setup.run.graph != RunConfig::Graph::None && !schedule_of(setup).asynchronous();
     measure_marks(as_one);
     const auto repeated = [&](bool watched) {
         const auto queue = [this, watched] { queue_mini_batch(watched); };

@@ -132,9 +132,8 @@ inline constexpr Choice<ClusterConfig::Dispatcher> kChoices<ClusterConfig::Dispa
     {"per device", ClusterConfig::Dispatcher::PerDevice}, {"per host", ClusterConfig::Dispatcher::PerHost}};
 
 struct PipelineConfig {
-    std::string schedule = "1f1b";  // a name, or the absolute path of a *.csv
-    // A schedule of the caller that is in no table and has this name. It must outlive the config.
-    const Schedule* own_schedule = nullptr;
+    std::string schedule = "1f1b";                 // a name, or the absolute path of a *.csv
+    std::shared_ptr<const Schedule> own_schedule;  // of the caller, in no table: `schedule` may be its name
     int stages = 0;
     enum class Split { Auto, Even, Cuts, Lists, Layout, Counts } split = Split::Auto;
     std::vector<std::string> cuts;                // Split::Cuts
