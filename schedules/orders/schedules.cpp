@@ -141,6 +141,12 @@ const Schedule& schedule_named(std::string_view name) {
         for (const Schedule& schedule : table)
             if (is_called(schedule, called))
                 return schedule;
+    if (called.ends_with(".py"))
+        fail(
+            "schedule '{}' is a program in Python, which runs in the Python module only\n  help: "
+            "pipewright.simulate(config, schedule=function) of the module (docs/python.md), and Result.plan_csv() "
+            "there for a plan in a *.csv file",
+            name);
     const std::string all = fmt::format("the schedules are {}, or a plan in a *.csv file",
                                         names_where([](const Schedule&) { return true; }));
     if (std::find(std::begin(kNotHere), std::end(kNotHere), called) != std::end(kNotHere))

@@ -161,6 +161,8 @@ const std::vector<TypedMistake>& typed_mistakes() {
          2,
          "A schedule that is not there",
          "`pipewright list schedules` has all, with the names that other tools have for them."},
+        {"simulate four.yaml --set pipeline.schedule=mine.py",
+         {"'mine.py' is a program in Python", "pipewright.simulate(config, schedule=function)", "docs/python.md"}},
         {"simulate gpt.yaml --set pipeline.schedule=vocab-1",
          {"these stages have whole layers", "help: take a transformer on a cluster"},
          2,
