@@ -13,6 +13,7 @@
 #include "report/sweep.h"
 #include "schedules/csv/csv.h"
 #include "schedules/trace/trace_json.h"
+#include "search/plan_choice.h"
 #include "viz/plot.h"
 
 #include <fmt/format.h>
@@ -49,6 +50,16 @@ void add_report(Outcome& outcome, Report report) {
     auto shared = std::make_shared<const Report>(std::move(report));
     outcome.reports.push_back(shared);
     outcome.text = [shared](std::size_t) { return to_text(*shared); };
+}
+
+// A schedule of the caller is searched in addition to the schedules that the config names.
+void search_own_schedule(Config& config) {
+    if (!config.pipeline.own_schedule)
+        return;
+    std::vector<std::string>& names = config.search.schedules;
+    names = searched_schedules(config);
+    if (const std::string own(config.pipeline.own_schedule->name); std::ranges::find(names, own) == names.end())
+        names.push_back(own);
 }
 
 Outcome searched_plan(const Config& config, const SearchEffort& effort, const Hooks& hooks) {
@@ -177,8 +188,9 @@ Outcome answered(const ConfigSource& source, const Questions& questions, const H
 }
 
 Outcome searched(const ConfigSource& source, const SearchEffort& effort, const Hooks& hooks) {
-    const Config config = source.load_with({});
+    Config config = source.load_with({});
     return at_its_place(config, [&] {
+        search_own_schedule(config);
         const bool for_makespan = config.search.objective == SearchConfig::Objective::Makespan;
         Outcome outcome = searches_cluster(config) || for_makespan ? searched_plan(config, effort, hooks)
                                                                    : searched_partition(config, effort, hooks);

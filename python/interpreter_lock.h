@@ -56,6 +56,15 @@ void run_python(Act act) {
     }
 }
 
+// Calls `act`, which runs Python, with the lock, on a thread that has it or not.
+template <class Act>
+void with_lock(Act act) {
+    run_python([&] {
+        const pybind11::gil_scoped_acquire lock;
+        act();
+    });
+}
+
 // From now on the end of the interpreter stops all work and waits until it is over.
 void register_end();
 

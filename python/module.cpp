@@ -2,9 +2,11 @@
 // users, and _core.pyi says what is in this module.
 #include "python/calls.h"
 #include "python/chart_objects.h"
+#include "python/error_objects.h"
 #include "python/interpreter_lock.h"
 #include "python/json_objects.h"
 #include "python/long_call.h"
+#include "python/own_schedule.h"
 #include "schedules/plan/op.h"
 #include "schedules/trace/trace.h"
 #include "schedules/trace/trace_json.h"
@@ -23,7 +25,6 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -90,24 +91,6 @@ py::dict memory_of(const SharedReport& report) {
         columns[py::str(std::string(name_of(static_cast<MemoryKind>(kind))) + "_bytes")] =
             column_of<std::int64_t>(samples, [&](const MemorySample& sample) { return sample.use[kind]; });
     return columns;
-}
-
-// Python says itself that a text is an error.
-std::string_view text_of(const Error& error) {
-    constexpr std::string_view kPrefix = "error: ";
-    const std::string_view text = error.what();
-    return text.starts_with(kPrefix) ? text.substr(kPrefix.size()) : text;
-}
-
-py::object error_object(const Error& error) {
-    return py::module_::import("pipewright._error")
-        .attr("Error")(text_object(text_of(error)), text_object(error.fact()), text_object(error.help()),
-                       text_object(error.key()), text_object(error.place()), static_cast<int>(error.code()));
-}
-
-void raise_error(const Error& error) {
-    const py::object object = error_object(error);
-    PyErr_SetObject(py::type::of(object).ptr(), object.ptr());
 }
 
 constexpr const char* kOutOfMemory =
@@ -179,10 +162,20 @@ void plot_outcome(const Outcome& outcome, const std::string& file) {
         plot_chart(outcome.chart(), file);
 }
 
+struct SharedSchedule {  // pybind11 holds no pointers to const
+    std::shared_ptr<const Schedule> row;
+};
+
 void add_classes(py::module_& module) {
+    py::class_<SharedSchedule>(module, "OwnSchedule")
+        .def(py::init([](std::string name, const OwnPlacement& placement, bool by_costs, py::object function) {
+            return SharedSchedule{own_schedule(std::move(name), placement, by_costs, std::move(function))};
+        }));
     py::class_<ConfigSource>(module, "Source")
-        .def(py::init([](std::string path, std::vector<std::string> set, std::optional<std::string> text) {
-            return ConfigSource{std::move(path), std::move(set), std::move(text)};
+        .def(py::init([](std::string path, std::vector<std::string> set, std::optional<std::string> text,
+                         const SharedSchedule* schedule) {
+            return ConfigSource{std::move(path), std::move(set), std::move(text),
+                                schedule != nullptr ? schedule->row : nullptr};
         }))
         .def_property_readonly("path", [](const ConfigSource& source) { return py::bytes(source.path); })
         .def_readonly("set", &ConfigSource::set)

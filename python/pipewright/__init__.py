@@ -18,8 +18,9 @@ from ._core import version as __version__
 from ._error import Error, ExitCode
 from ._partition import Partition, auto_partition
 from ._results import Answer, Result, plot
+from ._schedule import Costs, Shape
 
-__all__ = ["Answer", "Columns", "Comparison", "Config", "Devices", "Error", "ExitCode", "Memory", "Partition", "Point", "Result",
-           "Search", "Sweep", "Trace", "__version__", "auto_partition", "compare", "compare_traces", "explain",
+__all__ = ["Answer", "Columns", "Comparison", "Config", "Costs", "Devices", "Error", "ExitCode", "Memory", "Partition", "Point", "Result",
+           "Search", "Shape", "Sweep", "Trace", "__version__", "auto_partition", "compare", "compare_traces", "explain",
            "import_trace", "plot", "replay", "run", "sample", "search", "simulate", "simulate_many", "slack", "stragglers",
            "sweep", "what_if"]

@@ -128,9 +128,10 @@ class Search(Answer):
     gap: float  # (step - lower bound) / step
     seconds: float
 
-    def __init__(self, outcome: _core.Outcome, interrupted: bool) -> None:
+    def __init__(self, outcome: _core.Outcome, interrupted: bool, config: Config) -> None:
         super().__init__(outcome)
         self._interrupted = interrupted
+        self._schedule = config._schedule
 
     @property
     def interrupted(self) -> bool:
@@ -146,7 +147,7 @@ class Search(Answer):
     @property
     def best_config(self) -> Config:
         """The config of the best plan, ready for simulate() and run()."""
-        return Config.from_yaml(self.best_yaml())
+        return Config.from_yaml(self.best_yaml())._with_schedule(self._schedule)
 
     def save(self, file: Path) -> None:
         """Writes the config of the best plan."""

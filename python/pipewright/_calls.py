@@ -11,6 +11,7 @@ from ._arguments import Path, Progress, mapping, path_bytes, progress_of, second
 from ._config import Config, ConfigLike, Overrides, config_of, settings_of, value_text
 from ._error import Error
 from ._results import Answer, Result
+from ._schedule import ScheduleFunction
 
 __all__ = ["compare", "compare_traces", "explain", "import_trace", "replay", "run", "sample", "search", "simulate",
            "simulate_many", "slack", "stragglers", "sweep", "what_if"]
@@ -24,12 +25,14 @@ def _result(outcome: _core.Outcome, config: Optional[Config]) -> Result:
     return Result(outcome, report, config)
 
 
-def simulate(config: ConfigLike, overrides: Optional[Overrides] = None) -> Result:
-    """Predicts the step of a config's plan. A config is a mapping, a path of a YAML file or a Config.
+def simulate(config: ConfigLike, overrides: Optional[Overrides] = None, *,
+             schedule: Optional[ScheduleFunction] = None) -> Result:
+    """Predicts the step of a config's plan. A config is a mapping, a path of a YAML file or a Config. `schedule` is a
+    function from a Shape to the tasks of every device (docs/python.md), instead of the config's schedule.
 
     Raises Error: BAD_INPUT with every mistake of the config, INFEASIBLE for a plan that would deadlock. A plan that does
     not fit into memory is predicted, with `fits` False."""
-    own = config_of(config, overrides)
+    own = config_of(config, overrides, schedule)
     return _result(_core.simulate(own._source, False), own)
 
 
@@ -54,13 +57,14 @@ def simulate_many(configs: Iterable[ConfigLike], *, threads: int = 0, return_exc
 
 
 def sweep(config: ConfigLike, axes: Optional[Mapping[str, Sequence[Any]]] = None, overrides: Optional[Overrides] = None,
-          *, progress: Progress = None) -> Sweep:
+          *, schedule: Optional[ScheduleFunction] = None, progress: Progress = None) -> Sweep:
     """Simulates every combination of the values of some keys, {"pipeline.micro_batches": [4, 8]}; without `axes` those
     of the config's block `sweep`.
 
-    {"pipeline.schedule": "all"} is every schedule that trains. `progress` is called with lines like "point 3 of 12".
+    {"pipeline.schedule": "all"} is every schedule that trains, and a list of names may have that of `schedule`, a
+    function (docs/python.md), which is the config's schedule otherwise. `progress` is called with lines like "point 3 of 12".
     Points with mistakes have an error; if all have, the first is raised."""
-    own = config_of(config, overrides)
+    own = config_of(config, overrides, schedule)
     axis_texts = [(key, _values_of(key, values)) for key, values in mapping("axes", axes).items()]
     return Sweep(_core.sweep(own._source, axis_texts, progress_of(progress)), own)
 
@@ -73,37 +77,38 @@ def _values_of(key: str, values: Any) -> list[str]:
     return [value_text(value, key) for value in values]
 
 
-def search(config: ConfigLike, overrides: Optional[Overrides] = None, *, time_limit: Optional[float] = None,
-           threads: int = 0, progress: Progress = None) -> Search:
-    """Finds the fastest plan that fits, with a bound on all others (docs/search.md).
+def search(config: ConfigLike, overrides: Optional[Overrides] = None, *, schedule: Optional[ScheduleFunction] = None,
+           time_limit: Optional[float] = None, threads: int = 0, progress: Progress = None) -> Search:
+    """Finds the fastest plan that fits, with a bound on all others (docs/search.md). `schedule`, a function
+    (docs/python.md), is searched in addition to the schedules of search.schedules.
 
     `time_limit` is in seconds; without one the search ends by its own limit of work and always gives the same answer.
     `threads` (0: one per core) do not change the answer. Ctrl-C ends it with the best plan so far. Raises Error:
     INFEASIBLE if no plan fits, RUN_FAILED if it ended before a plan was tried."""
-    own = config_of(config, overrides)
+    own = config_of(config, overrides, schedule)
     return Search(*_core.search(own._source, seconds("time_limit", time_limit),
-                                whole_number("threads", threads, 0, _MOST_THREADS), progress_of(progress)))
+                                whole_number("threads", threads, 0, _MOST_THREADS), progress_of(progress)), own)
 
 
-def run(config: ConfigLike, overrides: Optional[Overrides] = None, *, steps: Optional[int] = None,
-        progress: Progress = None) -> Result:
+def run(config: ConfigLike, overrides: Optional[Overrides] = None, *, schedule: Optional[ScheduleFunction] = None,
+        steps: Optional[int] = None, progress: Progress = None) -> Result:
     """Executes the plan of a config on this machine, `steps` steps or training.steps, and measures it.
 
     The result has the numbers of the step with the median time, and besides `losses`, `gradient_norms` and
     `weights_hash`. Ctrl-C ends the run after its current step, with the steps so far. Checkpoints, ranks and GPUs are
     left to `pipewright run`. Raises Error: INFEASIBLE if the plan does not fit into memory."""
-    own = config_of(config, overrides)
+    own = config_of(config, overrides, schedule)
     if steps is not None:
         own = own.override({"training.steps": whole_number("steps", steps, 1)})
     outcome, _ = _core.run(own._source, progress_of(progress))
     return _result(outcome, own)
 
 
-def compare(config: ConfigLike, overrides: Optional[Overrides] = None, *, turns: Optional[int] = None,
-            progress: Progress = None) -> Comparison:
+def compare(config: ConfigLike, overrides: Optional[Overrides] = None, *, schedule: Optional[ScheduleFunction] = None,
+            turns: Optional[int] = None, progress: Progress = None) -> Comparison:
     """Predicts the plan of a config, runs it on this machine, and compares. Without cluster.profile, costs are measured
     first, and the run takes `turns` with probes that calibrate them."""
-    own = config_of(config, overrides)
+    own = config_of(config, overrides, schedule)
     most = None if turns is None else whole_number("turns", turns, 0)
     return Comparison(_core.compare(own._source, most, progress_of(progress)))
 

@@ -10,6 +10,7 @@ from typing import Any, Optional, Union
 from . import _core
 from ._arguments import mapping, path_bytes, text as utf8_text
 from ._error import Error
+from ._schedule import OwnSchedule, ScheduleFunction, schedule_of
 
 __all__ = ["Config", "ConfigLike", "Overrides"]
 
@@ -57,23 +58,33 @@ class Config:
 
         Config({"workload": {"model": "resnet50"}, "cluster": {"devices": 4}})
         Config("cfg.yaml", {"pipeline.micro_batches": 16})
+
+    `schedule` is a function from a Shape to the tasks of every device (docs/python.md): the config gets its name as
+    pipeline.schedule.
     """
 
-    __slots__ = ("_source",)
+    __slots__ = ("_source", "_schedule")
     _source: _core.Source
+    _schedule: Optional[OwnSchedule]
 
-    def __init__(self, source: ConfigLike, overrides: Optional[Overrides] = None) -> None:
+    def __init__(self, source: ConfigLike, overrides: Optional[Overrides] = None, *,
+                 schedule: Optional[ScheduleFunction] = None) -> None:
         added = settings_of(overrides)
+        own_schedule = schedule_of(schedule)
+        if own_schedule is not None:
+            added = [*settings_of({"pipeline.schedule": own_schedule.name}), *added]
+        elif isinstance(source, Config):
+            own_schedule = source._schedule
         if isinstance(source, Config):
             own = source._source
-            self._source = _core.Source(own.path, own.set + added, own.text)
+            self._set(own.path, own.set + added, own.text, own_schedule)
         elif isinstance(source, Mapping):
-            self._source = _core.Source("config", added, yaml_of(source, "the config", indent=1))
+            self._set("config", added, yaml_of(source, "the config", indent=1), own_schedule)
         elif isinstance(source, (str, os.PathLike)):
             path = path_bytes("a config", source)
             if b"\n" in path:
                 raise Error("the name of a config's file has several lines", help="give a text to Config.from_yaml()")
-            self._source = _core.Source(path, added, None)
+            self._set(path, added, None, own_schedule)
         else:
             raise TypeError(f"a config is a mapping, a path or a Config, not {type(source).__name__}")
 
@@ -81,8 +92,17 @@ class Config:
     def from_yaml(cls, text: str, overrides: Optional[Overrides] = None, *, name: str = "config") -> Config:
         """A config from the text of a YAML file. Errors call it `name`; paths in it are relative to its folder."""
         config = cls.__new__(cls)
-        config._source = _core.Source(path_bytes("name", name), settings_of(overrides), utf8_text("text", text))
+        config._set(path_bytes("name", name), settings_of(overrides), utf8_text("text", text), None)
         return config
+
+    def _set(self, path: Union[str, bytes], settings: list[str], text: Optional[str], schedule: Optional[OwnSchedule]) -> None:
+        self._source = _core.Source(path, settings, text, None if schedule is None else schedule.core)
+        self._schedule = schedule
+
+    def _with_schedule(self, schedule: Optional[OwnSchedule]) -> Config:
+        """The config, which may name that schedule."""
+        own = self._source
+        return _restored(own.path, own.set, own.text, schedule)
 
     def override(self, overrides: Overrides) -> Config:
         """The config with other values of some keys: {"pipeline.micro_batches": 8, "cluster.devices[0].speed": 0.5}.
@@ -104,17 +124,19 @@ class Config:
 
     def __reduce__(self) -> tuple[Any, ...]:
         own = self._source
-        return _restored, (own.path, own.set, own.text)
+        return _restored, (own.path, own.set, own.text, self._schedule)
 
 
-def _restored(path: bytes, settings: list[str], text: Optional[str]) -> Config:
+def _restored(path: bytes, settings: list[str], text: Optional[str], schedule: Optional[OwnSchedule] = None) -> Config:
     config = Config.__new__(Config)
-    config._source = _core.Source(path, settings, text)
+    config._set(path, settings, text, schedule)
     return config
 
 
 ConfigLike = Union[Config, Mapping[str, Any], str, "os.PathLike[str]"]
 
 
-def config_of(config: ConfigLike, overrides: Optional[Overrides] = None) -> Config:
-    return config if isinstance(config, Config) and not overrides else Config(config, overrides)
+def config_of(config: ConfigLike, overrides: Optional[Overrides] = None,
+              schedule: Optional[ScheduleFunction] = None) -> Config:
+    plain = isinstance(config, Config) and not overrides and schedule is None
+    return config if plain else Config(config, overrides, schedule=schedule)
