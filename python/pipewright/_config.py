@@ -72,7 +72,7 @@ class Config:
         added = settings_of(overrides)
         own_schedule = schedule_of(schedule)
         if own_schedule is not None:
-            added = [*settings_of({"pipeline.schedule": own_schedule.name}), *added]
+            added += settings_of({"pipeline.schedule": own_schedule.name})
         elif isinstance(source, Config):
             own_schedule = source._schedule
         if isinstance(source, Config):

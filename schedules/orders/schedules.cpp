@@ -143,9 +143,9 @@ const Schedule& schedule_named(std::string_view name) {
                 return schedule;
     if (called.ends_with(".py"))
         fail(
-            "schedule '{}' is a program in Python, which runs in the Python module only\n  help: "
-            "pipewright.simulate(config, schedule=function) of the module (docs/python.md), and Result.plan_csv() "
-            "there for a plan in a *.csv file",
+            "schedule '{}' is a program in Python, which runs in the Python module only\n  help: call "
+            "pipewright.simulate(config, schedule=function) there (docs/python.md), or write its plan to a *.csv file "
+            "(Result.plan_csv()) and name the file here",
             name);
     const std::string all = fmt::format("the schedules are {}, or a plan in a *.csv file",
                                         names_where([](const Schedule&) { return true; }));

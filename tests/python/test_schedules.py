@@ -142,6 +142,8 @@ class Orders(unittest.TestCase):
         for same in (config, pickle.loads(pickle.dumps(config)), config.override({"pipeline.micro_batches": 8})):
             self.assertEqual(pw.simulate(same).step_time_ns, step)
         self.assertEqual([result.step_time_ns for result in pw.simulate_many([config] * 5, threads=3)], [step] * 5)
+        self.assertEqual(pw.simulate(UNEQUAL, {"pipeline.schedule": "gpipe"}, schedule=mine_h1).step_time_ns, step)
+        self.assertEqual(pw.simulate(config.override({"pipeline.schedule": "gpipe"})).schedule, "gpipe")
         sweep = pw.sweep(UNEQUAL, {"pipeline.schedule": ["zb-h1", "mine_h1"]}, schedule=mine_h1)
         self.assertEqual([point.result.step_time_ns for point in sweep], [step] * 2)
         self.assertEqual(len(sweep[1].result.trace.start_ns), len(sweep[0].result.trace.start_ns))
