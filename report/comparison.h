@@ -18,7 +18,7 @@ namespace pw {
 
 // What probes during the run say of the job, whatever profile it has.
 struct Calibrated {
-    Calibration calibration;
+    ProbedCosts calibration;
     Report predicted;  // by calibration.costs
     int turns = 0;
     ReferenceWork reference_work;

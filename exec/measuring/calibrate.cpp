@@ -131,9 +131,9 @@ public:
         }
     }
 
-    Calibration calibration() {
+    ProbedCosts calibration() {
         later_.merge(predicting_);  // kinds without further times
-        Calibration calibration{job_.costs, {}};
+        ProbedCosts calibration{job_.costs, {}};
         Costs& costs = calibration.costs;
         ClusterEdit(costs)->kind.clear();
         costs.of_makes.clear();
@@ -308,7 +308,7 @@ private:
 
 }  // namespace
 
-Calibration calibrate(const Job& job, const std::vector<ProbeTrace>& probes) {
+ProbedCosts calibrate(const Job& job, const std::vector<ProbeTrace>& probes) {
     Collector collector(job);
     for (const ProbeTrace& probe : probes)
         collector.add(probe);

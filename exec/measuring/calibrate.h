@@ -24,7 +24,7 @@ struct TaskTimes {
     double autocorrelation;  // of a task and the next of its kind: near 1 if the machine's speed drifts
 };
 
-struct Calibration {
+struct ProbedCosts {
     Costs costs;  // replace the costs of the job
     std::vector<TaskTimes> tasks;
 };
@@ -35,6 +35,6 @@ struct Calibration {
 // `dispatch` is the time between a task and the next task if the next task waits for nothing else. The link's latency
 // is the additional time if the next task waits for an input from another device. On ranks messages have the job's
 // links. Their latencies are increased by the time between the arrival of an input and the start of its task.
-Calibration calibrate(const Job& job, const std::vector<ProbeTrace>& probes);
+ProbedCosts calibrate(const Job& job, const std::vector<ProbeTrace>& probes);
 
 }  // namespace pw

@@ -13,7 +13,7 @@ inline constexpr int kTurnsOfARun = 8;
 struct InterleavedRun {
     // A single result, whose trace has no first steps of turns. An asynchronous job has a result per run.
     std::vector<RunResult> runs;
-    Calibration calibration;
+    ProbedCosts calibration;
     int turns = 0;
     ReferenceWork reference_work;  // before, between and after the turns
 };
