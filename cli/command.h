@@ -25,6 +25,7 @@ Action add_run(CLI::App& command);
 Action add_launch(CLI::App& command);
 Action add_compare(CLI::App& command);
 Action add_search(CLI::App& command);
+Action add_calibrate(CLI::App& command);
 Action add_import(CLI::App& command);
 Action add_plot(CLI::App& command);
 Action add_validate(CLI::App& command);

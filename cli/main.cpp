@@ -71,6 +71,10 @@ constexpr Command kCommands[] = {
      "  pipewright search cfg.yaml --set search.schedules=all -o best.yaml\n"
      "  mpirun -n 4 pipewright search cluster.yaml",
      true},
+    {"calibrate", "set factors of a transformer's costs from measured steps", add_calibrate,
+     "  pipewright calibrate cluster.yaml --run '53.7 s' -o mine.yaml\n"
+     "  pipewright calibrate cluster.yaml --run '53.7 s' --run 'parallel.tensor=4=49.1 s' -o mine.yaml\n"
+     "  pipewright search mine.yaml"},
     {"import", "read a trace of another program and write one that the other commands read", add_import,
      "  pipewright import rank*.pt.trace.json.gz -o trace.json\n"
      "  pipewright compare trace.json --replay --explain"},

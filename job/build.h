@@ -37,6 +37,10 @@ Profile in_cluster(Profile profile, const Setup& setup);
 std::map<std::string, int> place_on_hosts(ClusterFacts& facts, const ClusterConfig& cluster);
 // Adds links of pairs, and what messages share, to facts with hosts. `hosts` has the numbers of the hosts.
 void add_network(ClusterFacts& facts, const ClusterConfig& cluster, const std::map<std::string, int>& hosts);
+// Returns the link on which every message takes `factor` times as long.
+Link slower_link(Link link, double factor);
+// Does the same for the links of pairs of devices and for what messages share, by the factors of `calibration`.
+void calibrate_network(ClusterFacts& facts, const Calibration& calibration);
 // Returns the cluster of a setup. The links of the profile are used unless the setup has links.
 std::shared_ptr<const Cluster> cluster_of(const Setup& setup, const Profile& profile);
 // Adds the setup's settings of the optimizer, of sums of gradients and of transfers to the costs of a plan. Over the

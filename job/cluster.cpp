@@ -1,8 +1,10 @@
 // The cluster of a config: devices, hosts, links, and what messages share.
 #include "job/build.h"
 #include "job/cost_source.h"
+#include "workloads/bounded.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <memory>
@@ -28,6 +30,26 @@ void add_network(ClusterFacts& facts, const ClusterConfig& cluster, const std::m
                 devices.push_back(device);
         for (const Capacity::Of of : {Capacity::Of::Leaving, Capacity::Of::Entering})
             facts.shared.push_back({of, devices, group.bandwidth});
+    }
+}
+
+Link slower_link(Link link, double factor) {
+    link.latency = bounded(std::round(static_cast<double>(link.latency) * factor));
+    link.bandwidth /= factor;
+    for (SizedBandwidth& row : link.by_size)
+        row.bandwidth /= factor;
+    return link;
+}
+
+void calibrate_network(ClusterFacts& facts, const Calibration& calibration) {
+    const auto factor = [&](bool is_inside) { return is_inside ? calibration.inside : calibration.between; };
+    for (auto& [pair, link] : facts.own_links)
+        link = slower_link(std::move(link), factor(facts.host_of(pair.first) == facts.host_of(pair.second)));
+    for (Capacity& shared : facts.shared) {
+        const std::vector<int>& devices = shared.devices;
+        shared.bandwidth /= factor(shared.of == Capacity::Of::Touching && std::ranges::all_of(devices, [&](int device) {
+                                       return facts.host_of(device) == facts.host_of(devices.front());
+                                   }));
     }
 }
 

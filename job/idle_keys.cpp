@@ -302,6 +302,20 @@ std::string no_domains(const Config& config, const Plan*) {
     return cost_source_of(config).has_groups ? "" : fmt::format("{} is no transformer", model_name(config));
 }
 
+// `pipewright calibrate` writes all factors, and a factor of 1 says nothing.
+std::string no_messages_inside(const Config& config, const Plan*) {
+    if (config.calibration.inside == 1 || config.parallel.per_host > 1 || config.cluster.domain > 1)
+        return {};
+    return "every host has one device";
+}
+
+std::string no_messages_between(const Config& config, const Plan*) {
+    const int together = std::max(config.parallel.per_host, config.cluster.domain);
+    if (config.calibration.between == 1 || together < std::ssize(config.parallel.ranks->devices))
+        return {};
+    return "all devices are on one host or in one domain";
+}
+
 std::string no_separate_weights(const Config&, const Plan* plan) {
     for (const std::vector<Task>& order : plan->order)
         if (std::any_of(order.begin(), order.end(), [](const Task& task) { return task.op == Op::BackwardWeight; }))
@@ -346,6 +360,8 @@ constexpr KeyRow kKeys[] = {
     {"cluster.device", Read::Always, no_facts_of_kind},
     {"cluster.domain", Read::Always, no_domains},
     {"cluster.dispatcher", Read::Always, no_shared_dispatcher},
+    {"calibration.inside", Read::Always, no_messages_inside},
+    {"calibration.between", Read::Always, no_messages_between},
     {"pipeline.cuts", Read::Always, no_cuts},
     {"parallel.expert_load", Read::Always, no_expert_load},
     {"parallel.expert_kernels", Read::Always, no_experts},

@@ -1,5 +1,6 @@
 #include "job/transformer_job.h"
 
+#include "job/build.h"
 #include "job/makes.h"
 #include "job/plan.h"
 #include "workloads/cluster/named_links.h"
@@ -123,6 +124,10 @@ TransformerJob job_on_one_make(const Setup& setup) {
         job.fabric.adapters = 1;
         job.fabric.between->bandwidth = setup.parallel.between_limit;
     }
+    job.calibration = setup.calibration;
+    job.fabric.inside = slower_link(job.fabric.inside, setup.calibration.inside);
+    if (job.fabric.between)
+        job.fabric.between = slower_link(*job.fabric.between, setup.calibration.between);
     return job;
 }
 

@@ -211,6 +211,7 @@ ClusterFacts pipeline_cluster_of(const Setup& setup) {
         cluster.devices = ranks.devices;
         ClusterFacts of_ranks;
         add_network(of_ranks, cluster, place_on_hosts(of_ranks, cluster));
+        calibrate_network(of_ranks, setup.calibration);
         links.host = of_ranks.host;
         links.own_links = std::move(of_ranks.own_links);
         links.shared = std::move(of_ranks.shared);

@@ -8,6 +8,7 @@
 #include "job/idle_keys.h"
 #include "job/makes.h"
 #include "job/setup/setup.h"
+#include "report/calibration.h"
 #include "schedules/memory/buffers.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/data/data_sources.h"
@@ -257,6 +258,7 @@ Notices notes_on_costs(const Job& job, std::vector<int> sizes) {
     add_note(notes, note_on_neighbours(job));
     for (std::string& note : notes_on_source(job, sizes))
         add_note(notes, std::move(note));
+    add_note(notes, note_on_calibration(job.setup.calibration));
     return notes;
 }
 

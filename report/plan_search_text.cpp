@@ -2,6 +2,7 @@
 #include "job/cost_source.h"
 #include "job/job.h"
 #include "job/plan.h"
+#include "report/calibration.h"
 #include "report/plan_search.h"
 #include "report/search_words.h"
 #include "report/table.h"
@@ -144,6 +145,8 @@ Json to_json(const PlanSearch& search) {
     json["candidates"] = result.candidates;
     json["seconds"] = search.seconds;
     json["notes"] = result.notes;
+    if (search.problem.setup.calibration != Calibration{})
+        json["calibration"] = to_json(search.problem.setup.calibration);
     json["plans"] = Json::array();
     for (const FoundPlan& plan : result.plans)
         json["plans"].push_back(words.json_of_plan(search, plan));

@@ -8,6 +8,7 @@
 
 #include "job/cost_source.h"
 #include "job/setup/setup.h"
+#include "report/calibration.h"
 #include "report/predict.h"
 #include "report/step_parts_text.h"
 #include "report/table.h"
@@ -353,6 +354,8 @@ Json to_json(const Report& report, const Job& job) {
     Json json = to_json(report);
     json["costs"] = std::string(row_of(job.source).name);
     json["interpolated"] = job.costs.interpolated;
+    if (job.setup.calibration != Calibration{})
+        json["calibration"] = to_json(job.setup.calibration);
     return json;
 }
 

@@ -36,6 +36,7 @@ ConfigBlock pipeline_block();
 ConfigBlock training_block();
 ConfigBlock run_block();
 ConfigBlock transfer_block();
+ConfigBlock calibration_block();
 ConfigBlock search_block();
 // Returns the blocks in the order of a printed config. `sweep` has no keys of its own and is not among them.
 std::span<const ConfigBlock> config_blocks();

@@ -52,8 +52,9 @@ void refuse_two_precisions(const Yaml& root) {
 }  // namespace
 
 std::span<const ConfigBlock> config_blocks() {
-    static const ConfigBlock blocks[] = {workload_block(), cluster_block(), parallel_block(), pipeline_block(),
-                                         training_block(), run_block(),     transfer_block(), search_block()};
+    static const ConfigBlock blocks[] = {workload_block(), cluster_block(),     parallel_block(),
+                                         pipeline_block(), training_block(),    run_block(),
+                                         transfer_block(), calibration_block(), search_block()};
     return blocks;
 }
 

@@ -1,40 +1,12 @@
 // The block `sweep`: keys and their values.
 #include "job/config/blocks.h"
+#include "job/config/given.h"
 
-#include <algorithm>
-#include <cctype>
-#include <cstring>
 #include <set>
 #include <string>
 
 namespace pw {
 namespace {
-
-// Text such as "8", "0.5" or "10 GB/s", which every YAML reader takes as one scalar.
-bool is_quantity(const std::string& text) {
-    const auto harmless = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || std::strchr("./-+ ", c); };
-    return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) && text.back() != ' ' &&
-           std::all_of(text.begin(), text.end(), [&](char c) { return c != '\0' && harmless(c); });
-}
-
-// Returns the value on one line, as YAML reads it back.
-std::string flow_text(const Yaml& value) {
-    std::vector<std::string> parts;
-    if (value.is_list()) {
-        for (const Yaml& item : value.items())
-            parts.push_back(flow_text(item));
-        return fmt::format("[{}]", fmt::join(parts, ", "));
-    }
-    if (value.is_map()) {
-        for (const auto& [key, item] : value.entries())
-            parts.push_back(fmt::format("{}: {}", quoted(key), flow_text(item)));
-        return fmt::format("{{{}}}", fmt::join(parts, ", "));
-    }
-    if (!value.present())
-        return "null";
-    const std::string text = value.text();
-    return is_quantity(text) ? text : quoted(text);
-}
 
 // `sweep.pipeline.micro_batches` is not a key: the keys of a sweep are whole paths.
 void refuse_map(std::string key, Yaml values) {

@@ -6,6 +6,7 @@
 #include "schedules/plan/lanes.h"
 #include "schedules/plan/offloading.h"
 #include "workloads/cluster/device_kinds.h"
+#include "workloads/costs/calibration.h"
 #include "workloads/costs/costs.h"
 #include "workloads/costs/micro_batch_sizes.h"
 #include "workloads/costs/slices.h"
@@ -307,6 +308,7 @@ struct Setup {
     SumAlgorithm sums = SumAlgorithm::Ring;  // transfer.sums: the algorithm of S, for the simulator only
     double mover_share = 0;  // transfer.multiprocessors: share of a device that a message uses while it travels
     Bytes sum_bucket = 0;    // bytes of gradients that are summed at once (0: all of a stage)
+    Calibration calibration;
 
     // The positions of keys in the file, for errors found after loading.
     std::shared_ptr<Source> source;

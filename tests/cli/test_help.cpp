@@ -16,8 +16,9 @@ namespace pw {
 
 namespace {
 
-const std::vector<std::string> kCommandNames = {"simulate", "profile", "run",      "launch", "compare", "search",
-                                                "plot",     "plan",    "validate", "list",   "help",    "import"};
+const std::vector<std::string> kCommandNames = {"simulate", "profile",   "run",   "launch", "compare",
+                                                "search",   "calibrate", "plot",  "plan",   "validate",
+                                                "list",     "help",      "import"};
 
 class Help : public Cli {
 protected:

@@ -78,6 +78,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{kMlp, "pipeline.slices=4", "pipeline.slices", "(seq1f1b and forward-only do)"},
                     Case{kMlp, "training.shard_optimizer=true", "training.shard_optimizer", "several devices"},
                     Case{kMlp, "training.zero=3", "training.zero", "several devices"},
+                    Case{kCluster, "calibration.between=2", "calibration.between", "all devices are on one host"},
                     Case{kCluster, "parallel.expert_load=1.5", "parallel.expert_load", "has no experts"},
                     Case{kCluster, "parallel.expert_kernels=sequential", "parallel.expert_kernels", "has no experts"},
                     Case{kCluster, "parallel.expert_dispatcher=deepep", "parallel.expert_dispatcher", "has no experts"},

@@ -45,7 +45,8 @@ std::string table_of(const std::string& block) {
 // The page with the tables made from the rows, between comments that name the block.
 std::string with_tables(std::string text) {
     const std::string end = "<!-- end of the keys -->";
-    for (const char* block : {"workload", "cluster", "parallel", "pipeline", "training", "run", "transfer", "search"}) {
+    for (const char* block :
+         {"workload", "cluster", "parallel", "pipeline", "training", "run", "transfer", "calibration", "search"}) {
         const std::string begin = fmt::format("<!-- keys of {}, made from their rows -->\n", block);
         const std::size_t from = text.find(begin);
         if (from == std::string::npos)
@@ -84,7 +85,7 @@ TEST(Keys, CoverAllOptionsOfModels) {
 TEST(Schema, HasEveryKeyAndNoOther) {
     const auto schema = parse_json(config_schema(), "schema");
     const auto& blocks = schema["properties"];
-    EXPECT_EQ(blocks.size(), 9u);
+    EXPECT_EQ(blocks.size(), 10u);
     std::size_t keys = 0;
     for (const auto& [name, block] : blocks.items())
         if (name != "sweep") {

@@ -38,14 +38,15 @@ LinearSeconds& LinearSeconds::operator+=(const LinearSeconds& other) {
 
 KernelTimes::KernelTimes(const TransformerJob& job)
     : job_(job),
-      memory_rate_(job.device.memory_bandwidth * memory_share(job.device)),
+      memory_rate_(job.device.memory_bandwidth * memory_share(job.device) / job.calibration.computing),
       is_low_(is_low(job.precision)),
       head_rates_(is_low_ ? job.head_products : job.products),
       head_flops_(is_low_ && job.head_flops > 0 ? job.head_flops : job.flops) {}
 
 double KernelTimes::product_seconds(const Product& product, bool low) const {
     const std::shared_ptr<const ProductRates>& rates = low == is_low_ ? job_.products : head_rates_;
-    return product.flops() / (rates ? rates->flops(product) : low == is_low_ ? job_.flops : head_flops_);
+    const double flops = rates ? rates->flops(product) : low == is_low_ ? job_.flops : head_flops_;
+    return job_.calibration.computing * product.flops() / flops;
 }
 
 namespace {
@@ -114,9 +115,10 @@ LinearSeconds KernelTimes::experts(double groups, double rows, double inputs, do
 
 AttentionRates KernelTimes::attention_rates(const AttentionShape& shape) const {
     const AttentionTable* table = attention_table(job_.device.products, job_.parallel.program().attention);
+    const double faster = 1 / job_.calibration.computing;
     if (table == nullptr)
-        return {kOtherAttention.forward * head_flops_, kOtherAttention.backward * head_flops_};
-    const double scale = head_rates_ ? head_rates_->chip_scale : 1;
+        return {kOtherAttention.forward * head_flops_ * faster, kOtherAttention.backward * head_flops_ * faster};
+    const double scale = (head_rates_ ? head_rates_->chip_scale : 1) * faster;
     const AttentionRates rates = table->rates(shape);
     return {rates.forward * scale, rates.backward * scale};
 }

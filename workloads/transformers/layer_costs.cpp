@@ -79,12 +79,14 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum) const {
     double forward = sum.products.forward + sum.forward + ends;
     double backward = input + others + back * ends;
     const double weight = sum.products.weight, computing = forward + backward + weight;
+    const double launch = job_.calibration.outside * kLaunch;
+    const double unaccounted = 1 + job_.calibration.outside * (kUnaccounted - 1);
     cost.parts = sum.messages;
     cost.parts.products = sum.products.forward + input + weight;
     cost.parts.attention = sum.attention;
     cost.parts.moved = sum.forward + others + (1 + back) * ends - sum.attention;
-    forward = std::max(forward, sum.kernels * kLaunch);
-    backward = std::max(backward, back * sum.kernels * kLaunch - weight);
+    forward = std::max(forward, sum.kernels * launch);
+    backward = std::max(backward, back * sum.kernels * launch - weight);
     cost.parts.launches = forward + backward + weight - computing;
     forward += sum.exposed_forward;
     backward += sum.exposed_backward;
@@ -95,8 +97,8 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum) const {
     if (has(sum.recompute, BlockModule::Block)) {
         // A checkpointed block saves the states of its random numbers. Recomputation saves them, sets them, and sets
         // them back (Megatron-LM, tensor_parallel/random.py).
-        const double states = release.dropout ? kRandomStates * kLaunch : 0;
-        const double launched_forward = sum.kernels * kLaunch + states;
+        const double states = release.dropout ? kRandomStates * launch : 0;
+        const double launched_forward = sum.kernels * launch + states;
         cost.parts.launches += std::max(0.0, launched_forward - forward);
         forward = std::max(forward, launched_forward);
         backward += sum.share * std::max(forward, launched_forward + 2 * states);
@@ -137,15 +139,15 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum) const {
         backward += in_backward;
         cost.parts.weights += in_forward + in_backward;
     }
-    cost.forward = kUnaccounted * forward;
-    cost.backward_input = kUnaccounted * backward;
-    cost.backward_weight = kUnaccounted * weight;
-    const auto scaled = [](const ExpertSeconds& own) {
-        return ExpertSeconds{kUnaccounted * own.messages, kUnaccounted * own.computing};
+    cost.forward = unaccounted * forward;
+    cost.backward_input = unaccounted * backward;
+    cost.backward_weight = unaccounted * weight;
+    const auto scaled = [&](const ExpertSeconds& own) {
+        return ExpertSeconds{unaccounted * own.messages, unaccounted * own.computing};
     };
     cost.expert_forward = scaled(sum.expert_forward);
     cost.expert_backward = scaled(sum.expert_backward);
-    cost.parts.other = (kUnaccounted - 1) * (forward + backward + weight);
+    cost.parts.other = (unaccounted - 1) * (forward + backward + weight);
     return cost;
 }
 

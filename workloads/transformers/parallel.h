@@ -3,6 +3,7 @@
 
 #include "workloads/cluster/collectives.h"
 #include "workloads/cluster/device_kinds.h"
+#include "workloads/costs/calibration.h"
 #include "workloads/costs/products.h"
 #include "workloads/models/encoder.h"
 #include "workloads/models/kept_bytes.h"
@@ -108,7 +109,8 @@ struct TransformerJob {
     std::shared_ptr<const ProductRates> products;
     std::shared_ptr<const ProductRates> head_products;  // of products that stay in bf16 in low precision
     double head_flops = 0;                              // of these without a table, 0: flops
-    Fabric fabric;
+    Fabric fabric;                                      // whose links are calibrated
+    Calibration calibration = {};
 
     // Returns the bytes of what is kept of each parameter.
     KeptBytes kept(ParameterForm form = ParameterForm::BlockMatrix) const {
