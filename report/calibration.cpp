@@ -44,6 +44,7 @@ std::vector<double> rounded(std::vector<double> factors) {
 }
 
 constexpr std::string_view kStepColumn = "step";
+constexpr double kUnlikely = 0.2;  // error of a calibrated prediction that is most likely a mistake
 
 Calibration calibration_of(const std::vector<double>& factors, std::size_t runs) {
     Calibration calibration{.runs = static_cast<int>(runs)};
@@ -263,8 +264,16 @@ CalibrationResult fit_calibration(const ConfigSource& source, const std::vector<
     FactorFit fit = fit_factors(std::size(kFactors), errors);
     fit.factors = rounded(std::move(fit.factors));
     (void)errors(fit.factors);
-    for (std::size_t number = 0; number < last.size(); ++number)
-        result.runs[number].after = last[number];
+    for (std::size_t number = 0; number < last.size(); ++number) {
+        CalibratedRun& run = result.runs[number];
+        run.after = last[number];
+        if (std::abs(run.error_after()) > kUnlikely)
+            result.notes.push_back(
+                fmt::format("run '{}' is predicted {} off: factors near 1 do not explain it; check its plan, its unit, "
+                            "what trains it "
+                            "(parallel.release) and what it computes in (training.precision)",
+                            run.name, print_signed_percent(run.error_after())));
+    }
     result.calibration = calibration_of(fit.factors, runs.size());
     result.verdicts = std::move(fit.verdicts);
     result.scatter = fit.scatter;

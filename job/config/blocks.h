@@ -19,12 +19,15 @@ inline constexpr int kMostStages = 65'536;
 inline constexpr Bytes kLargestSize = Bytes{1} << 50;  // largest size of a tensor or a set of weights
 inline constexpr int kMostAdapters = 1024;             // of a host
 
+// When a block is printed. IfSet: if a key of the block is.
+enum class BlockShown { Always, IfGiven, IfSet };
+
 struct ConfigBlock {
     std::string_view name;
     std::span<const ConfigKey> keys;
     // Reads values that depend on several keys, and checks keys against each other. May be null.
     void (*finish)(const Yaml& at, Config& config, KeyReading& reading);
-    bool only_if_given = false;  // printed only if the file has it
+    BlockShown shown = BlockShown::Always;
     KeyReader reader = KeyReader::All;
 
     KeyReader reader_of(const ConfigKey& key) const { return key.reader == KeyReader::OfBlock ? reader : key.reader; }

@@ -13,18 +13,18 @@ constexpr KeyValue<Config> factor_key() {
 }
 
 constexpr ConfigKey kCalibrationKeys[] = {
-    {"computing", factor_key<&Calibration::computing>(), KeyShown::Always, "",
+    {"computing", factor_key<&Calibration::computing>(), KeyShown::IfSet, "",
      "how many times as long as predicted kernels take: products, attention, and kernels bound by memory",
      kOfTransformers},
-    {"inside", factor_key<&Calibration::inside>(), KeyShown::Always, "",
+    {"inside", factor_key<&Calibration::inside>(), KeyShown::IfSet, "",
      "the same for messages within a host or a `domain`: latencies are multiplied, bandwidths divided",
      kOfTransformers},
-    {"between", factor_key<&Calibration::between>(), KeyShown::Always, "",
+    {"between", factor_key<&Calibration::between>(), KeyShown::IfSet, "",
      "the same for messages between hosts or domains", kOfTransformers},
-    {"outside", factor_key<&Calibration::outside>(), KeyShown::Always, "",
+    {"outside", factor_key<&Calibration::outside>(), KeyShown::IfSet, "",
      "the same for the time outside of kernels: launches, and what a step takes besides kernels and messages",
      kOfTransformers},
-    {"runs", integer_key<kCalibration, &Calibration::runs>(0, 1'000'000), KeyShown::Always, "",
+    {"runs", integer_key<kCalibration, &Calibration::runs>(0, 1'000'000), KeyShown::IfSet, "",
      "the number of measured runs that set the factors: reports say so", kOfTransformers},
 };
 
@@ -41,6 +41,6 @@ void finish_calibration(const Yaml& at, Config& config, KeyReading&) {
 
 }  // namespace
 
-ConfigBlock calibration_block() { return {"calibration", kCalibrationKeys, finish_calibration, true}; }
+ConfigBlock calibration_block() { return {"calibration", kCalibrationKeys, finish_calibration, BlockShown::IfSet}; }
 
 }  // namespace pw

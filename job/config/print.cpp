@@ -34,12 +34,14 @@ std::string print_blocks(const Config& config) {
     const Config usual;
     std::string out;
     for (const ConfigBlock& block : config_blocks()) {
-        if (block.only_if_given && !config.places.contains(std::string(block.name)))
+        if (block.shown == BlockShown::IfGiven && !config.places.contains(std::string(block.name)))
             continue;
-        out += fmt::format("{}:\n", block.name);
+        std::string keys;
         print_keys(block.keys, config, usual, [&](std::string_view key, const std::string& text) {
-            out += fmt::format("  {}:{}{}\n", key, text.front() == '\n' ? "" : " ", text);
+            keys += fmt::format("  {}:{}{}\n", key, text.front() == '\n' ? "" : " ", text);
         });
+        if (block.shown != BlockShown::IfSet || !keys.empty())
+            out += fmt::format("{}:\n{}", block.name, keys);
     }
     return out;
 }

@@ -69,6 +69,6 @@ void finish_run(const Yaml& at, Config& config, KeyReading&) {
 
 }  // namespace
 
-ConfigBlock run_block() { return {"run", kRunKeys, finish_run, false, KeyReader::Runs}; }
+ConfigBlock run_block() { return {"run", kRunKeys, finish_run, BlockShown::Always, KeyReader::Runs}; }
 
 }  // namespace pw

@@ -353,6 +353,6 @@ constexpr ConfigKey kSearchKeys[] = {
 
 }  // namespace
 
-ConfigBlock search_block() { return {"search", kSearchKeys, nullptr, true, KeyReader::Searches}; }
+ConfigBlock search_block() { return {"search", kSearchKeys, nullptr, BlockShown::IfGiven, KeyReader::Searches}; }
 
 }  // namespace pw

@@ -206,9 +206,17 @@ TEST(MeasuredRuns, ThatCannotBeAreRefused) {
     expect_says(table("parallel.tensor,step\n"), {"has no runs"});
 }
 
+// Nor is a step ten times as long the cluster's.
+TEST(MeasuredRuns, ThatNoFactorExplainsGetANote) {
+    const CalibrationResult found = fit_calibration(kSource, {read_run("6 s", "--run")});
+    ASSERT_EQ(found.notes.size(), 1u);
+    expect_says(found.notes.front(), {"run 'cluster.yaml' is predicted -", "check its plan, its unit"});
+    EXPECT_TRUE(fit_calibration(kSource, runs_with({}, 2)).notes.empty());
+}
+
 // What does not fit was measured all the same.
 TEST(MeasuredRuns, ThatDoNotFitGetANote) {
-    const CalibrationResult found = fit_calibration(kSource, {read_run("cluster.memory=4 GB=1 s", "--run")});
+    const CalibrationResult found = fit_calibration(kSource, {read_run("cluster.memory=4 GB=0.58 s", "--run")});
     ASSERT_EQ(found.notes.size(), 1u);
     expect_says(found.notes.front(), {"run 'cluster.memory=4 GB'", "does not fit", "its step counts all the same"});
 }
