@@ -149,7 +149,8 @@ void check_searched_offload(const SearchSetup& setup, const Link& measured) {
         setup.fail_at("pipeline.offload_states", "plans of a search have unlike numbers of stages",
                       "write offload_states: all");
     if (searches_offload(setup) && !setup.cluster.host_link && measured == Link{})
-        setup.fail_at(states.empty() ? "search.offload" : "pipeline.offload_states", "how fast a device copies to the memory of its host is not known",
+        setup.fail_at(states.empty() ? "search.offload" : "pipeline.offload_states",
+                      "how fast a device copies to the memory of its host is not known",
                       "write cluster.host_link: {bandwidth: 25 GB/s}, or measure a profile");
 }
 

@@ -57,7 +57,8 @@ KeptBytes kept_in_bounds(const Setup& setup);
 // Returns whether plans of the setup's search copy to the memory of the hosts.
 bool searches_offload(const SearchSetup& setup);
 // Throws Error (BadInput) if plans copy to hosts and the link is not known, or if pipeline.offload_states lists some
-// stages: all plans of a search offload the states of all their stages, or of none. `measured` is the link of a profile.
+// stages: all plans of a search offload the states of all their stages, or of none. `measured` is the link of a
+// profile.
 void check_searched_offload(const SearchSetup& setup, const Link& measured);
 
 // The share of pipeline.effort with which the orders of every split are found, for schedules that find orders by costs.
