@@ -151,6 +151,10 @@ std::string print_pair_exposed(const Config& config) {
     return says_times_of_pairs(config) ? fmt::format("{}", config.pipeline.pair_exposed) : "";
 }
 
+constexpr auto kSomeStages =
+    special("`none`, `all`, `[stage, …]`",
+            R"({"anyOf": [{"enum": ["none", "all"]}, {"type": "array", "items": {"type": "integer", "minimum": 0}}]})");
+
 constexpr ConfigKey kPipelineKeys[] = {
     {"schedule",
      {special("a name, or a plan `*.csv`", R"({"type": "string"})"), read_schedule,
@@ -254,10 +258,7 @@ constexpr ConfigKey kPipelineKeys[] = {
      "seq1f1b, forward-only with a number of slices: slices with equally many tokens, or slices that take equal time, "
      "as later tokens attend to more keys"},
     {"recompute",
-     {special(
-          "`none`, `all`, `[stage, …]`",
-          R"({"anyOf": [{"enum": ["none", "all"]}, {"type": "array", "items": {"type": "integer", "minimum": 0}}]})"),
-      nullptr, print_recompute},
+     {kSomeStages, nullptr, print_recompute},
      KeyShown::Always,
      "`none`",
      "stages that save nothing in `F` and recompute `F` before the backward pass, see "
@@ -285,10 +286,7 @@ constexpr ConfigKey kPipelineKeys[] = {
      "the gradient. `auto`: `R` run early wherever the device is idle, as far as that shortens the step and the "
      "memory suffices"},
     {"offload",
-     {special(
-          "`none`, `all`, `[stage, …]`",
-          R"({"anyOf": [{"enum": ["none", "all"]}, {"type": "array", "items": {"type": "integer", "minimum": 0}}]})"),
-      nullptr, print_offload<&Offloading::stages>},
+     {kSomeStages, nullptr, print_offload<&Offloading::stages>},
      KeyShown::IfSet,
      "`none`",
      "stages whose `F` saves into the memory of the host until the backward pass, over `cluster.host_link`, see "
@@ -306,10 +304,7 @@ constexpr ConfigKey kPipelineKeys[] = {
      "with `offload`: the tasks of a device during which a copy may run. A micro-batch that is back after fewer tasks "
      "than both copies and another task need stays on the device"},
     {"offload_states",
-     {special(
-          "`none`, `all`, `[stage, …]`",
-          R"({"anyOf": [{"enum": ["none", "all"]}, {"type": "array", "items": {"type": "integer", "minimum": 0}}]})"),
-      nullptr, print_offload<&Offloading::states>},
+     {kSomeStages, nullptr, print_offload<&Offloading::states>},
      KeyShown::IfSet,
      "`none`",
      "stages whose optimizer states are on the device for the update only, and else in the memory of the host, over "

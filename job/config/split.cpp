@@ -96,6 +96,9 @@ std::string print_split(const Config& config) {
     const auto names = [](const std::vector<std::string>& layers) { return print_list(layers, quoted); };
     switch (pipeline.split) {
         case Split::Auto:
+            if (is_transformer(config) && !config.places.contains("pipeline.split"))
+                return "";  // the usual split of a transformer is not by times
+            break;
         case Split::Even:
             break;
         case Split::Cuts:

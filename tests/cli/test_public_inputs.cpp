@@ -197,10 +197,14 @@ TEST_F(PublicInputs, UnlikeDevicesOfATransformer) {
     EXPECT_NEAR(ms_of_step("equal.yaml"), 3741, 1);
 }
 
+// The README's 28.54 s are with a copy of a token for each of its experts. The default, DeepEP, sends fewer copies.
 TEST_F(PublicInputs, LayoutsOfMegatron) {
     NEED_FIELD("25-layout-string");
-    EXPECT_NEAR(ms_of_step("config.yaml"), 28'540, 5);
-    EXPECT_NEAR(ms_of_step("by-hand.yaml"), 28'540, 5);
+    const std::string copies = " --set parallel.expert_dispatcher=alltoall";
+    EXPECT_NEAR(ms_of_step("config.yaml" + copies), 28'540, 5);
+    EXPECT_NEAR(ms_of_step("by-hand.yaml" + copies), 28'540, 5);
+    EXPECT_EQ(ms_of_step("config.yaml"), ms_of_step("by-hand.yaml"));
+    EXPECT_LT(ms_of_step("config.yaml"), 28'540);
     EXPECT_NEAR(ms_of_step("empty-stage.yaml"), 755.4, 0.1);
 }
 

@@ -111,6 +111,19 @@ TEST(Parallel, GivesStagesEquallyManyBlocks) {
     EXPECT_EQ(stages_of(126, 32), std::vector<std::size_t>(32, 4)) << "128 slots, as in published runs of this model";
 }
 
+// A printed config has the stages of the config. `split: auto` divides by times.
+TEST(Parallel, PrintsNoSplitWhereTheConfigHasNone) {
+    const auto split_of = [](const Config& config) {
+        const Model built = build_model(config);
+        return make_split(config, built, profile_of(config, built)).layers;
+    };
+    const Config equal = load(text_of("pipeline: 4", "mini_batch: 64"));
+    const Config by_times = load(text_of("pipeline: 4", "mini_batch: 64, split: auto"));
+    EXPECT_EQ(split_of(load(equal.yaml)), split_of(equal));
+    EXPECT_EQ(split_of(load(by_times.yaml)), split_of(by_times));
+    EXPECT_NE(split_of(equal), split_of(by_times));
+}
+
 std::string text_with(const std::string& workload, const std::string& parallel, const std::string& pipeline) {
     return "{workload: {sequence_length: 4096, " + workload +
            "}, cluster: {hosts: 8, devices_per_host: 8, device: h100-sxm-80, memory: inf, between: ndr400}, parallel: "
