@@ -286,8 +286,8 @@ Bytes place_around(const std::vector<Buffer>& buffers, Order order, Bytes enough
                 return arena;
             std::ranges::stable_sort(order, {}, [&](int k) { return key(buffers[k]); });
             if (ends_first)
-                std::ranges::stable_partition(order, is_at_an_end);
-            std::ranges::stable_partition(order, lives_on);
+                std::stable_partition(order.begin(), order.end(), is_at_an_end);
+            std::stable_partition(order.begin(), order.end(), lives_on);
             if (const Bytes size = place(buffers, order, arena, other); size < arena) {
                 arena = size;
                 for (const int k : order)
