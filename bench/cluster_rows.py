@@ -414,7 +414,7 @@ def step_seconds(row, batch):
 
 
 def measured_memory(row):
-    """{fullest, first, last, total, stage N} in bytes, of those that are printed: of all GPUs, of a stage, of all together."""
+    """The bytes that a row prints, by fullest (of all GPUs), first and last (of the stages), stage N, and total."""
     found = {}
     for key, value in row.items():
         form = re.fullmatch(r"memory(_\w+?)??_(gib|gb|mib|mb)(_by_stage)?", key)

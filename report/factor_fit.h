@@ -38,11 +38,11 @@ struct FactorFit {
 // Returns the logarithms of predicted over measured of all steps under these factors.
 using LogErrors = std::function<std::vector<double>(const std::vector<double>& factors)>;
 
-// Fits `count` factors. The first one is always set. Further ones are set while there are more steps than factors, in
-// the order of how much they change the steps beyond what the factors that are set can do. The more the steps differ
-// from each other, the nearer to 1 factors stay: the fit has the largest posterior density under the deviations above
-// (C. M. Bishop, "Pattern Recognition and Machine Learning", 2006, sections 3.3 and 3.4), with the variance of the
-// steps that they tell.
+// Fits `count` factors. The first factor is always set. A further factor is set while there are more steps than
+// factors. The next factor is the factor that changes the steps most, beyond what the earlier factors can do. The more
+// the errors of the steps differ, the nearer to 1 the factors stay: the fit has the largest posterior density under the
+// deviations above (C. M. Bishop, "Pattern Recognition and Machine Learning", 2006, sections 3.3 and 3.4), with the
+// variance of the steps that the errors tell.
 FactorFit fit_factors(std::size_t count, const LogErrors& errors);
 
 }  // namespace pw

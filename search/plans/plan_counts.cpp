@@ -313,7 +313,7 @@ PlanBound::PlanBound(const Plan& plan, Ns dispatch, const Setup& setup, const Sl
         longest_ = std::max(longest_, length.shortest());
         longest_bytes_ = std::max(longest_bytes_, length.plain.bytes);
     }
-    if (mixed_ && !setup.pipeline.micro_batch_lengths.empty()) {  // B has its own length, between those of I and W
+    if (mixed_ && !setup.pipeline.micro_batch_lengths.empty()) {  // the length of B is between the lengths of I and W
         least_ = 0;
         for (const TaskLength& length : lengths_)
             least_ += length.shortest() * kNoMore;

@@ -49,7 +49,7 @@ def mine_h1(shape):
 
 
 def mine_stuck(shape):
-    """The last device begins with micro-batch 1, which the first one runs after the whole of micro-batch 0."""
+    """The last device begins with micro-batch 1. The first device runs micro-batch 1 after both passes of micro-batch 0."""
     first = [task for i in range(shape.micro_batches) for task in (("F", 0, i), ("B", 0, i))]
     last = [task for i in (1, 0, *range(2, shape.micro_batches)) for task in (("F", 1, i), ("B", 1, i))]
     return [first, last]

@@ -91,7 +91,7 @@ inline Config random_config(Random& random, const std::string& schedule) {
     Config config;
     config.workload.model = "random";
     config.pipeline.schedule = schedule;
-    config.pipeline.own_schedule = {std::shared_ptr<void>(), &kBidirectional};  // for those that search it
+    config.pipeline.own_schedule = {std::shared_ptr<void>(), &kBidirectional};  // for configs whose search names it
     config.cluster.devices.resize(static_cast<std::size_t>(pick(random, 1, 4)));
     if (pick(random, 0, 1))
         for (DeviceConfig& device : config.cluster.devices)
