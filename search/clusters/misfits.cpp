@@ -18,6 +18,13 @@ namespace {
 
 bool has_whole_sequences(const WorkloadConfig& workload) { return workload.transformer->mamba || workload.encoder; }
 
+// Returns a fact about a number of the experts and the model's name, or that the model has no experts.
+std::string fact_of_experts(const SearchSetup& setup, const char* fact, int Experts::*number) {
+    const Transformer& model = *setup.workload.transformer;
+    return model.experts ? fmt::format(fmt::runtime(fact), (*model.experts).*number, model.name)
+                         : fmt::format("{} has no experts", model.name);
+}
+
 // What to say if all choices misfit, by what the last check of them found.
 struct MisfitRow {
     Misfit misfit;
@@ -56,22 +63,16 @@ constexpr MisfitRow kMisfits[] = {
      "leave parallel.zero_group out"},
     {Misfit::Experts, "search.expert",
      [](const SearchSetup& setup) {
-         const Transformer& model = *setup.workload.transformer;
-         return model.experts ? fmt::format(
-                                    "no degree of expert divides the {} experts of {} and the devices of a "
-                                    "stage",
-                                    model.experts->count, model.name)
-                              : fmt::format("{} has no experts", model.name);
+         return fact_of_experts(setup, "no degree of expert divides the {} experts of {} and the devices of a stage",
+                                &Experts::count);
      },
      "list 1, or leave the key out"},
     {Misfit::ExpertTensor, "search.expert_tensor",
      [](const SearchSetup& setup) {
-         const Transformer& model = *setup.workload.transformer;
-         return model.experts ? fmt::format(
-                                    "no degree of expert_tensor divides the width {} of an expert of {} and, with "
-                                    "expert, the devices of a stage",
-                                    model.experts->width, model.name)
-                              : fmt::format("{} has no experts", model.name);
+         return fact_of_experts(setup,
+                                "no degree of expert_tensor divides the width {} of an expert of {} and, with expert, "
+                                "the devices of a stage",
+                                &Experts::width);
      },
      "list 1, or leave the key out"},
     {Misfit::Stages, "search.chunks",
