@@ -1,7 +1,5 @@
 // Plans of transformers as the arguments of training programs, against texts written by hand.
-#include "report/training_arguments.h"
-#include "tests/support/config_text.h"
-#include "tests/support/refusal.h"
+#include "tests/report/argument_texts.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -13,43 +11,6 @@
 namespace pw {
 
 namespace {
-
-Job job_of_plan(const std::string& model, const std::string& parallel, const std::string& pipeline,
-                const std::vector<std::string>& set = {}) {
-    Notices notices;
-    return make_job(load("{workload: {model: " + model +
-                             ", sequence_length: 8192}, cluster: {hosts: 8, devices_per_host: 8, device: h100-sxm-80, "
-                             "between: {link: ndr400, adapters: 8}}, parallel: {" +
-                             parallel + "}, pipeline: {" + pipeline +
-                             "}, training: {precision: bf16, optimizer: adamw, learning_rate: 3e-4, betas: [0.9, "
-                             "0.95], epsilon: 1e-8, "
-                             "weight_decay: 0.1, clip_norm: 1}}",
-                         set),
-                    notices);
-}
-
-std::string text_for(const std::string& program, const std::string& model, const std::string& parallel,
-                     const std::string& pipeline, const std::vector<std::string>& set = {}) {
-    return training_arguments(program, job_of_plan(model, parallel, pipeline, set)).text;
-}
-
-bool has_line(const std::string& text, const std::string& line) { return contains("\n" + text, "\n" + line + "\n"); }
-
-std::string refusal_of(const std::string& program, const std::string& model, const std::string& parallel,
-                       const std::string& pipeline, const std::vector<std::string>& set = {}) {
-    const Job job = job_of_plan(model, parallel, pipeline, set);
-    return refusal([&] { training_arguments(program, job); });
-}
-
-// Returns the message of a refusal; empty where the arguments are written.
-std::string said_of(std::string_view program, const Job& job) {
-    try {
-        training_arguments(program, job);
-        return "";
-    } catch (const Error& error) {
-        return error.what();
-    }
-}
 
 constexpr const char* kInterleaved = "schedule: interleaved, stages: 20, mini_batch: 128";
 
@@ -142,61 +103,6 @@ TEST(TrainingArguments, OfMegatronHaveALayoutWhereBothEndsCountAsBlocks) {
     EXPECT_FALSE(contains(text, "virtual"));
 }
 
-// DeepSeek-V3: 3 dense layers, then 58 with experts; 8 stages of 63 / 8 blocks are cut by balance
-TEST(TrainingArguments, OfMegatronHaveExpertsAndCompressedAttention) {
-    const std::string text =
-        text_for("megatron-lm", "deepseek-v3", "pipeline: 8, expert: 8, zero: 1, recompute: selective",
-                 "mini_batch: 64, split: auto");
-    for (const char* line :
-         {"--expert-model-parallel-size 8", "--expert-tensor-parallel-size 1", "--num-experts 256",
-          "--moe-router-topk 8", "--moe-ffn-hidden-size 2048", "--moe-shared-expert-intermediate-size 2048",
-          "--moe-layer-freq [0]*3+[1]*58", "--moe-grouped-gemm", "--moe-token-dispatcher-type flex",
-          "--moe-enable-deepep", "--multi-latent-attention", "--q-lora-rank 1536", "--kv-lora-rank 512",
-          "--qk-head-dim 128", "--qk-pos-emb-head-dim 64", "--v-head-dim 128", "--recompute-activations"})
-        EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
-    EXPECT_FALSE(contains(text, "--kv-channels"));
-}
-
-// Parts of experts and dispatchers. Without expert parallelism, ranks that gather tokens need no all-to-all.
-TEST(TrainingArguments, HavePartsOfExperts) {
-    const auto megatron = [](const std::string& parallel) {
-        return text_for("megatron-lm", "mixtral-8x7b", "tensor: 4, zero: 1, " + parallel, "mini_batch: 64");
-    };
-    EXPECT_TRUE(has_line(megatron("expert: 2, expert_tensor: 4"), "--expert-tensor-parallel-size 4"));
-    EXPECT_TRUE(has_line(megatron("expert: 2, expert_tensor: 4"), "--moe-token-dispatcher-type flex"));
-    EXPECT_TRUE(has_line(megatron("expert_tensor: 4"), "--moe-enable-deepep"));
-    const std::string copies = megatron("expert: 2, expert_dispatcher: alltoall");
-    EXPECT_TRUE(has_line(copies, "--expert-tensor-parallel-size 1"));
-    EXPECT_TRUE(has_line(copies, "--moe-token-dispatcher-type alltoall"));
-    EXPECT_FALSE(contains(copies, "deepep"));
-    EXPECT_TRUE(
-        has_line(megatron("expert_tensor: 4, expert_dispatcher: gathered"), "--moe-token-dispatcher-type allgather"));
-    const auto refused = [](const std::string& program, const std::string& model, const std::string& parallel) {
-        return refusal_of(program, model, "tensor: 4, " + parallel, "mini_batch: 64");
-    };
-    expect_says(refused("megatron-lm", "mixtral-8x7b", "expert: 2, expert_dispatcher: gathered"),
-                {"gathers no tokens", "write expert_dispatcher: alltoall or deepep"});
-    expect_says(refused("megatron-lm", "mixtral-8x7b", "expert_tensor: 4, overlap: [expert]"),
-                {"only with expert parallelism", "write parallel.expert above 1"});
-    const auto titan = [](const std::string& parallel) {
-        return text_for("torchtitan", "qwen3-30b-a3b", "tensor: 4, zero: 3, release: torchtitan, " + parallel,
-                        "mini_batch: 64");
-    };
-    EXPECT_TRUE(has_line(titan("expert: 2, expert_tensor: 4"), "expert_tensor_parallel_degree = 4"));
-    EXPECT_TRUE(has_line(titan("expert_tensor: 4"), "expert_parallel_degree = 1"));
-    const std::string model = "qwen3-30b-a3b", three = "zero: 3, release: torchtitan, ";
-    expect_says(refused("torchtitan", model, three + "expert: 1"),
-                {"parallel.expert", "write parallel.expert_tensor: 4"});
-    expect_says(refused("torchtitan", model, three + "expert: 2, expert_tensor: 2"),
-                {"all 4 ranks of tensor parallelism or none", "write 1 or 4"});
-    expect_says(refused("torchtitan", model, three + "expert: 4, expert_dispatcher: deepep"),
-                {"gathers the tokens", "write expert_dispatcher: gathered"});
-    expect_says(refusal_of("deepspeed", "mixtral-8x7b", "expert: 2, expert_dispatcher: deepep", "mini_batch: 64"),
-                {"a copy for each expert", "write expert_dispatcher: alltoall"});
-    expect_says(refused("deepspeed", "mixtral-8x7b", "expert: 2, expert_tensor: 2, zero: 1"),
-                {"DeepSpeed divides the width of an expert", "write 1 or 4"});
-}
-
 // A layout says where modules of further tokens are if they are not on the last stage.
 TEST(TrainingArguments, OfMegatronHaveModulesOfFurtherTokens) {
     const auto text = [](const std::string& split) {
@@ -217,51 +123,6 @@ TEST(TrainingArguments, OfMegatronHaveModulesOfFurtherTokens) {
                                      {"gemma3-12b", "no norms after attention and MLP"},
                                      {"gpt-neox-20b", "no attention and MLP with the same input"}})
         expect_says(refusal_of("megatron-lm", model, "tensor: 2", "mini_batch: 64"), {has, "name a model without"});
-}
-
-// Half of the 10 blocks of each stage
-TEST(TrainingArguments, OfMegatronRecomputeSomeBlocksOfEachStage) {
-    const std::string text =
-        text_for("megatron-lm", "llama-3-70b", "tensor: 8, pipeline: 8, zero: 3, recompute: {kind: full, share: 0.5}",
-                 "mini_batch: 16");
-    for (const char* line : {"--recompute-granularity full", "--recompute-method block", "--recompute-num-layers 5",
-                             "--use-megatron-fsdp", "--data-parallel-sharding-strategy optim_grads_params"})
-        EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
-}
-
-// The rules that choose blocks are Megatron-LM's methods, and modules have its names.
-TEST(TrainingArguments, OfMegatronNameWhatIsRecomputed) {
-    const auto lines = [](const std::string& model, const std::string& recompute) {
-        const std::string text =
-            text_for("megatron-lm", model, "tensor: 8, pipeline: 8, recompute: " + recompute, "mini_batch: 16");
-        std::string found;
-        for (std::size_t at = text.find("--recompute"); at != std::string::npos; at = text.find("--recompute", at + 1))
-            found += text.substr(at + 12, text.find('\n', at) - at - 12) + "; ";
-        return found;
-    };
-    EXPECT_EQ(lines("llama-3-70b", "{kind: full, first: 3}"), "granularity full; method block; num-layers 3; ");
-    EXPECT_EQ(lines("llama-3-70b", "{kind: full, group: 5}"), "granularity full; method uniform; num-layers 5; ");
-    EXPECT_EQ(lines("llama-3-70b", "{kind: full, every: 2}"), "granularity full; method block; num-layers 5; ");
-    EXPECT_EQ(lines("llama-3-70b", "full"), "granularity full; method uniform; num-layers 1; ");
-    EXPECT_EQ(lines("llama-3-70b", "core_attn"), "activations; ");
-    EXPECT_EQ(lines("llama-3-70b", "mlp+layernorm"), "granularity selective; modules layernorm mlp; ");
-    EXPECT_EQ(lines("llama-3-70b", "none"), "");
-}
-
-TEST(TrainingArguments, OfTorchtitanRecomputeOperatorsOrBlocks) {
-    const auto has = [](const std::string& recompute, const std::string& line) {
-        return has_line(text_for("torchtitan", "llama-3-8b", "zero: 3, release: torchtitan, recompute: " + recompute,
-                                 "mini_batch: 64"),
-                        line);
-    };
-    EXPECT_TRUE(has("operators", "selective_ac_option = \"op\""));
-    EXPECT_TRUE(has("operators", "mode = \"selective\""));
-    EXPECT_TRUE(has("{kind: full, every: 3}", "selective_ac_option = \"3\""));
-    EXPECT_TRUE(has("full", "mode = \"full\""));
-    for (const char* recompute : {"norms", "{kind: full, first: 2}", "{kind: operators, every: 2}"})
-        expect_says(
-            refusal_of("torchtitan", "llama-3-8b", fmt::format("zero: 3, recompute: {}", recompute), "mini_batch: 64"),
-            {"recomputes operators, or whole blocks", "{kind: full, every: n}"});
 }
 
 // 64 ranks are 2 stages of 32 replicas; 4 micro-batches of 2 sequences each

@@ -1,0 +1,67 @@
+// Experts in the arguments of training programs.
+#include "tests/report/argument_texts.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace pw {
+namespace {
+
+// DeepSeek-V3: 3 dense layers, then 58 with experts; 8 stages of 63 / 8 blocks are cut by balance
+TEST(TrainingArguments, OfMegatronHaveExpertsAndCompressedAttention) {
+    const std::string text =
+        text_for("megatron-lm", "deepseek-v3", "pipeline: 8, expert: 8, zero: 1, recompute: selective",
+                 "mini_batch: 64, split: auto");
+    for (const char* line :
+         {"--expert-model-parallel-size 8", "--expert-tensor-parallel-size 1", "--num-experts 256",
+          "--moe-router-topk 8", "--moe-ffn-hidden-size 2048", "--moe-shared-expert-intermediate-size 2048",
+          "--moe-layer-freq [0]*3+[1]*58", "--moe-grouped-gemm", "--moe-token-dispatcher-type flex",
+          "--moe-enable-deepep", "--multi-latent-attention", "--q-lora-rank 1536", "--kv-lora-rank 512",
+          "--qk-head-dim 128", "--qk-pos-emb-head-dim 64", "--v-head-dim 128", "--recompute-activations"})
+        EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
+    EXPECT_FALSE(contains(text, "--kv-channels"));
+}
+
+// Parts of experts and dispatchers. Without expert parallelism, ranks that gather tokens need no all-to-all.
+TEST(TrainingArguments, HavePartsOfExperts) {
+    const auto megatron = [](const std::string& parallel) {
+        return text_for("megatron-lm", "mixtral-8x7b", "tensor: 4, zero: 1, " + parallel, "mini_batch: 64");
+    };
+    EXPECT_TRUE(has_line(megatron("expert: 2, expert_tensor: 4"), "--expert-tensor-parallel-size 4"));
+    EXPECT_TRUE(has_line(megatron("expert: 2, expert_tensor: 4"), "--moe-token-dispatcher-type flex"));
+    EXPECT_TRUE(has_line(megatron("expert_tensor: 4"), "--moe-enable-deepep"));
+    const std::string copies = megatron("expert: 2, expert_dispatcher: alltoall");
+    EXPECT_TRUE(has_line(copies, "--expert-tensor-parallel-size 1"));
+    EXPECT_TRUE(has_line(copies, "--moe-token-dispatcher-type alltoall"));
+    EXPECT_FALSE(contains(copies, "deepep"));
+    EXPECT_TRUE(
+        has_line(megatron("expert_tensor: 4, expert_dispatcher: gathered"), "--moe-token-dispatcher-type allgather"));
+    const auto refused = [](const std::string& program, const std::string& model, const std::string& parallel) {
+        return refusal_of(program, model, "tensor: 4, " + parallel, "mini_batch: 64");
+    };
+    expect_says(refused("megatron-lm", "mixtral-8x7b", "expert: 2, expert_dispatcher: gathered"),
+                {"gathers no tokens", "write expert_dispatcher: alltoall or deepep"});
+    expect_says(refused("megatron-lm", "mixtral-8x7b", "expert_tensor: 4, overlap: [expert]"),
+                {"only with expert parallelism", "write parallel.expert above 1"});
+    const auto titan = [](const std::string& parallel) {
+        return text_for("torchtitan", "qwen3-30b-a3b", "tensor: 4, zero: 3, release: torchtitan, " + parallel,
+                        "mini_batch: 64");
+    };
+    EXPECT_TRUE(has_line(titan("expert: 2, expert_tensor: 4"), "expert_tensor_parallel_degree = 4"));
+    EXPECT_TRUE(has_line(titan("expert_tensor: 4"), "expert_parallel_degree = 1"));
+    const std::string model = "qwen3-30b-a3b", three = "zero: 3, release: torchtitan, ";
+    expect_says(refused("torchtitan", model, three + "expert: 1"),
+                {"parallel.expert", "write parallel.expert_tensor: 4"});
+    expect_says(refused("torchtitan", model, three + "expert: 2, expert_tensor: 2"),
+                {"all 4 ranks of tensor parallelism or none", "write 1 or 4"});
+    expect_says(refused("torchtitan", model, three + "expert: 4, expert_dispatcher: deepep"),
+                {"gathers the tokens", "write expert_dispatcher: gathered"});
+    expect_says(refusal_of("deepspeed", "mixtral-8x7b", "expert: 2, expert_dispatcher: deepep", "mini_batch: 64"),
+                {"a copy for each expert", "write expert_dispatcher: alltoall"});
+    expect_says(refused("deepspeed", "mixtral-8x7b", "expert: 2, expert_tensor: 2, zero: 1"),
+                {"DeepSpeed divides the width of an expert", "write 1 or 4"});
+}
+
+}  // namespace
+}  // namespace pw
