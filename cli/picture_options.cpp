@@ -10,6 +10,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,12 +37,51 @@ std::optional<TimeRange> parse_range(const std::string& text) {
     return malformed ? std::nullopt : std::optional(range);
 }
 
+// Pixels, which are points in PDF, or a length on paper.
+struct WidthUnit {
+    std::string_view name;
+    double pixels;
+};
+constexpr WidthUnit kWidthUnits[] = {{"", 1}, {"pt", 1}, {"cm", 72 / 2.54}, {"mm", 72 / 25.4}, {"in", 72}};
+constexpr int kLeastPixels = 200, kMostPixels = 20'000;
+
+std::optional<int> parse_width(const std::string& text) {
+    double number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+    for (const WidthUnit& unit : kWidthUnits)
+        if (error == std::errc{} && unit.name == std::string_view(rest, end)) {
+            const double pixels = number * unit.pixels;
+            const bool is_whole = !unit.name.empty() || number == std::floor(number);
+            if (is_whole && pixels >= kLeastPixels && pixels <= kMostPixels)
+                return static_cast<int>(std::lround(pixels));
+        }
+    return std::nullopt;
+}
+
 std::string refuse_width(std::string& text) {
-    constexpr int kLeast = 200, kMost = 20'000;
-    int pixels = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), pixels);
-    const bool right = error == std::errc{} && end == text.data() + text.size() && pixels >= kLeast && pixels <= kMost;
-    return right ? "" : fmt::format("'{}' is not a width from {} to {} pixels, such as 1600", text, kLeast, kMost);
+    return parse_width(text) ? ""
+                             : fmt::format(
+                                   "'{}' is not a width from {} to {} pixels, such as 1600, or a length on paper from "
+                                   "{:.1f} cm, such as 8.5cm, 3.3in or 252pt",
+                                   text, kLeastPixels, kMostPixels, kLeastPixels / kWidthUnits[2].pixels);
+}
+
+// Figures that two columns of a paper take: a column of ACM has 241 points and of IEEE 252, a page 506 and 516.
+struct PaperFigure {
+    std::string_view name;
+    int width;
+    double font;
+};
+constexpr PaperFigure kFigures[] = {{"column", 240, 7}, {"page", 504, 8}};
+
+const PaperFigure* figure_of(std::string_view name) {
+    const auto* const found = std::ranges::find(kFigures, name, &PaperFigure::name);
+    return found == std::end(kFigures) ? nullptr : found;
+}
+
+std::string refuse_figure(std::string& text) {
+    return figure_of(text) != nullptr ? "" : fmt::format("'{}' is not column or page", text);
 }
 
 std::string refuse_range(std::string& text) {
@@ -98,20 +139,27 @@ struct PictureOption {
 constexpr PictureOption kPictureOptions[] = {
     {"--title", "TEXT", "title of the picture", true, [](std::string&) { return std::string(); },
      [](View& view, const std::string& text) { view.title = text; }},
-    {"--width", "PIXELS", "width of the picture; pages (.html) fill their window", true, refuse_width,
-     [](View& view, const std::string& text) { view.width = std::stoi(text); }},
-    {"--font-size", "PIXELS", "size of the text; default 11; timelines in svg, png, pdf and gp", false, refuse_font,
+    {"--figure", "PART", "draw for a paper: as wide as a column (240 points, text of 7) or a page (504, 8)", true,
+     refuse_figure,
+     [](View& view, const std::string& text) {
+         view.width = figure_of(text)->width;
+         view.font = figure_of(text)->font;
+     }},
+    {"--width", "WIDTH", "width of the picture in pixels, or in cm, mm, in, pt; pages (.html) fill their window", true,
+     refuse_width, [](View& view, const std::string& text) { view.width = *parse_width(text); }},
+    {"--font-size", "PIXELS", "size of the text; default 11; in svg, png, pdf, tex and gp", true, refuse_font,
      [](View& view, const std::string& text) { view.font = std::stod(text); }},
     {"--without", "PART,...",
-     "leave out parts of a timeline: memory, transfers, legend, titles; in svg, png, pdf and gp", false, refuse_parts,
+     "leave out parts of a timeline: memory, transfers, legend, titles; in svg, png, pdf, tex and gp", false,
+     refuse_parts,
      [](View& view, const std::string& text) {
          for (const std::string& word : words_in(text))
              for (const PicturePart& part : kParts)
                  if (part.name == word)
                      view.*part.shown = false;
      }},
-    {"--device-names", "NAME,...", "names of the rows of a timeline, from device 0 on; in svg, png, pdf and gp", false,
-     [](std::string&) { return std::string(); },
+    {"--device-names", "NAME,...", "names of the rows of a timeline, from device 0 on; in svg, png, pdf, tex and gp",
+     false, [](std::string&) { return std::string(); },
      [](View& view, const std::string& text) { view.names = words_in(text); }},
     {"--range", "A..B", "the part of the timelines that is drawn, as in 1.2ms..3ms; pages show it first", false,
      refuse_range,

@@ -1,4 +1,5 @@
 #include "viz/chart.h"
+#include "viz/timeline_layout.h"
 
 #include <fmt/format.h>
 
@@ -13,11 +14,12 @@ namespace {
 using Style = Curve::Style;
 
 constexpr Colour kGrey = 0x858d96, kRed = 0xb3261e, kInk = 0x1f2328;
-constexpr double kLine = 18;        // height of a row of the legend
-constexpr double kField = 340;      // height of the field of the curves
-constexpr double kEndHeight = 13;   // of the name of a line
-constexpr double kWidestEnd = 250;  // of the name of a line
-constexpr double kSlope = 0.574;    // sine of 35 degrees, the angle of slanted names
+constexpr double kLine = 18;         // height of a row of the legend
+constexpr double kField = 340;       // height of the field of the curves
+constexpr double kMostHeight = 0.6;  // of the field, as a part of the width of the chart
+constexpr double kEndHeight = 13;    // of the name of a line
+constexpr double kWidestEnd = 250;   // of the name of a line
+constexpr double kSlope = 0.574;     // sine of 35 degrees, the angle of slanted names
 
 double number_at(const Curve& curve, std::size_t i) {
     return curve.x.empty() ? static_cast<double>(i) : i < curve.x.size() ? curve.x[i] : NAN;
@@ -209,12 +211,17 @@ bool has_cells(const Chart& chart) {
 
 ChartLayout layout_of(const Chart& chart, const View& view) {
     ChartLayout layout;
-    layout.width = view.width > 0 ? view.width : layout.width;
-    const bool has_title = !chart.title.empty() || !view.title.empty();
-    layout.top = (has_title ? 44 : 20) + 17 * static_cast<double>(chart.remarks.size());
+    if (view.width > 0)  // the layout has text of the usual size
+        layout.width = std::lround(view.width * View{}.font / view.font);
+    const bool has_title = view.titles && (!chart.title.empty() || !view.title.empty());
+    for (const std::string& remark : view.titles ? chart.remarks : std::vector<std::string>())
+        std::ranges::move(lines_within(remark, View{}.font, layout.width - layout.left - 8),
+                          std::back_inserter(layout.remarks));
+    layout.top = (has_title ? 44 : 20) + 17 * static_cast<double>(layout.remarks.size());
     constexpr double kCell = 24, kLeastCell = 4;
     const auto rows = static_cast<double>(rows_of_cells(chart));
-    layout.bottom = layout.top + (rows > 0 ? std::max(rows * kLeastCell, std::min(rows * kCell, 1200.0)) : kField);
+    layout.bottom = layout.top + (rows > 0 ? std::max(rows * kLeastCell, std::min(rows * kCell, 1200.0))
+                                           : std::min(kField, kMostHeight * layout.width));
     scale_y(chart, layout);
     const double ends = room_for_ends(chart, layout.bottom - layout.top);
     layout.right = layout.width - (has_cells(chart) ? 110 : std::max(ends, 22.0));

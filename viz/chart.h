@@ -53,8 +53,9 @@ struct LegendEntry {
 struct ChartLayout {
     int width = 900, height = 420;
     double left = 70, right = 880, top = 30, bottom = 370;  // edges of the field of the curves
-    double below = 56;     // from the field to the first row of the legend: marks and label of x
-    bool slanted = false;  // whether the names of x are at an angle
+    double below = 56;                 // from the field to the first row of the legend: marks and label of x
+    bool slanted = false;              // whether the names of x are at an angle
+    std::vector<std::string> remarks;  // lines of Chart::remarks
     Scale x, y, shade;
     std::vector<Label> labels;  // none hides a point or another label
     std::vector<LineEnd> ends;

@@ -21,17 +21,28 @@ using Style = Curve::Style;
 constexpr int kShapes[kMarkers] = {7, 5, 9, 13, 11, 15};  // filled: circle, square, triangle, diamond, ...
 constexpr const char* kDashTypes[kDashes] = {"solid", "(8,5)", "(2,4)"};
 
+// Returns the ticks of an axis as gnuplot reads them.
+std::string ticks_of(const std::string& file, const Scale& scale) {
+    std::string text;
+    for (const Tick& tick : scale.ticks)
+        text += fmt::format("{}{} {:.17g}", text.empty() ? "" : ", ", gnuplot_text(file, tick.text), tick.value);
+    return "(" + text + ")";
+}
+
 class ChartScript {
 public:
     ChartScript(const Chart& chart, const View& view, const std::string& file)
         : chart_(chart),
           layout_(layout_of(chart, view)),
-          title_(view.title.empty() ? chart.title : view.title),
+          font_(view.font),
+          title_(!view.titles         ? ""
+                 : view.title.empty() ? chart.title
+                                      : view.title),
           file_(file),
           size_(gnuplot_point_size(file)) {}
 
     void draw() {
-        script_ = gnuplot_output(file_, layout_.width, layout_.height);
+        script_ = gnuplot_output(file_, {layout_.width, layout_.height, font_, font_ / View{}.font});
         add_field();
         add_texts();
         add_levels();
@@ -53,17 +64,10 @@ private:
         return fmt::format("screen {:.5f}, screen {:.5f}", x / layout_.width, 1 - y / layout_.height);
     }
 
-    static std::string ticks_of(const Scale& scale) {
-        std::string text;
-        for (const Tick& tick : scale.ticks)
-            text += fmt::format("{}{} {:.17g}", text.empty() ? "" : ", ", gnuplot_quoted(tick.text), tick.value);
-        return "(" + text + ")";
-    }
-
     void add_axis(char name, const Scale& scale, const std::string& options) {
         const bool downwards = name == 'y' && scale.from < scale.to;
         add("set {}range [{:.17g}:{:.17g}]\nset {}tics {} {}\n", name, downwards ? scale.high : scale.low,
-            downwards ? scale.low : scale.high, name, options, ticks_of(scale));
+            downwards ? scale.low : scale.high, name, options, ticks_of(file_, scale));
         if (scale.logarithmic)
             add("set logscale {}\n", name);
     }
@@ -90,7 +94,7 @@ private:
     }
 
     void add_text(const std::string& text, double x, double y, const char* side, const std::string& more = "") {
-        add("set label {} at {} {} front {}\n", gnuplot_quoted(text), at(x, y), side,
+        add("set label {} at {} {} front {}\n", gnuplot_text(file_, text), at(x, y), side,
             more.empty() ? "tc rgb '#24292f'" : more);
     }
 
@@ -99,9 +103,10 @@ private:
         if (!title_.empty())
             add_text(title_, layout_.left, 16, "left",
                      fmt::format("font '{},13' tc rgb '#1f2328'", gnuplot_bold(file_)));
-        for (std::size_t i = 0; i < chart_.remarks.size(); ++i)
-            add_text(chart_.remarks[i], layout_.left,
-                     layout_.top - 8 - 17 * static_cast<double>(chart_.remarks.size() - i), "left", "tc rgb '#57606a'");
+        for (std::size_t i = 0; i < layout_.remarks.size(); ++i)
+            add_text(layout_.remarks[i], layout_.left,
+                     layout_.top - 8 - 17 * static_cast<double>(layout_.remarks.size() - i), "left",
+                     "tc rgb '#57606a'");
         add_text(layout_.x.label, middle, layout_.bottom + layout_.below - 14, "center");
         add_text(layout_.y.label, 14, (layout_.top + layout_.bottom) / 2, "center rotate by 90");
         for (const Label& label : layout_.labels) {
@@ -191,7 +196,7 @@ private:
         lines_ += fmt::format("{}{} index {} using {} with {} lc rgb {} {}", lines_.empty() ? "" : ", \\\n     ",
                               kGnuplotData, i, columns, style,
                               curve.style == Style::Cells ? "variable" : "'" + hex(colour_of_curve(chart_, i)) + "'",
-                              titled && in_legend ? "title " + gnuplot_quoted(curve.title) : "notitle");
+                              titled && in_legend ? "title " + gnuplot_text(file_, curve.title) : "notitle");
         parts_.push_back({curve.title.empty() ? layout_.y.label : curve.title});
     }
 
@@ -267,6 +272,7 @@ private:
 
     const Chart& chart_;
     const ChartLayout layout_;
+    const double font_;
     const std::string title_;
     const std::string& file_;
     const double size_;

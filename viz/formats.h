@@ -32,6 +32,7 @@ inline constexpr Format kFormats[] = {
     {".svg", timeline_by_gnuplot, chart_by_gnuplot},
     {".png", timeline_by_gnuplot, chart_by_gnuplot},
     {".pdf", timeline_by_gnuplot, chart_by_gnuplot},
+    {".tex", timeline_by_gnuplot, chart_by_gnuplot},
     {".html", timeline_page, chart_page, kMostDevicesOfPage},
     {".txt", timeline_text, chart_text},
     {".json", timeline_json, chart_json, 0},

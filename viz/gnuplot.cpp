@@ -29,28 +29,48 @@ namespace fs = std::filesystem;
 constexpr std::string_view kFont = "noenhanced font 'sans-serif,11'";
 
 // Twice the size: sharp on dense screens; a point is 4/3 of a pixel.
-std::string png_terminal(int width, int height) {
+std::string png_terminal(const PictureSize& size) {
+    const double scale = size.scale;
     return fmt::format(
         "if (strstrt(GPVAL_TERMINALS, 'pngcairo') > 0) {{\n"
-        "    set terminal pngcairo {} size {},{} fontscale 1.5 linewidth 2\n}} else {{\n"
-        "    set terminal png {} size {},{}\n}}\n",
-        kFont, 2 * width, 2 * height, kFont, width, height);
+        "    set terminal pngcairo {} size {:.0f},{:.0f} fontscale {:.4g} linewidth {:.4g}\n}} else {{\n"
+        "    set terminal png {} size {:.0f},{:.0f}\n}}\n",
+        kFont, 2 * scale * size.width, 2 * scale * size.height, 1.5 * scale, 2 * scale, kFont, scale * size.width,
+        scale * size.height);
 }
 
-// A pixel of the layout is a point, fonts are scaled as in png.
-std::string pdf_terminal(int width, int height) {
-    return fmt::format("set terminal pdfcairo {} size {:.3f}in,{:.3f}in fontscale 0.75 linewidth 1.5\n", kFont,
-                       width / 72.0, height / 72.0);
+// A pixel of the layout is a point.
+std::string inches_of(const PictureSize& size) {
+    return fmt::format("{:.3f}in,{:.3f}in", size.scale * size.width / 72, size.scale * size.height / 72);
 }
 
-std::string svg_terminal(int width, int height) {
-    return fmt::format("set terminal svg {} size {},{} background '#ffffff'\n", kFont, width, height);
+// Fonts are scaled as in png.
+std::string pdf_terminal(const PictureSize& size) {
+    return fmt::format("set terminal pdfcairo {} size {} fontscale {:.4g} linewidth {:.4g}\n", kFont, inches_of(size),
+                       0.75 * size.scale, 1.5 * size.scale);
+}
+
+// The variable of a script that names the text of a picture for LaTeX. gnuplot puts the rest into a file next to it.
+constexpr std::string_view kLatexOutput = "latex_output";
+
+// The text is in the font of the document.
+std::string latex_terminal(const PictureSize& size) {
+    return fmt::format(
+        "set terminal cairolatex pdf input colortext size {} linewidth {:.4g} header "
+        "'\\fontsize{{{:.4g}}}{{{:.4g}}}\\selectfont'\nset output {}\n",
+        inches_of(size), 1.5 * size.scale, size.font, 1.2 * size.font, kLatexOutput);
+}
+
+std::string svg_terminal(const PictureSize& size) {
+    const std::string scaled = size.scale == 1 ? "" : fmt::format(" fontscale {0:.4g} linewidth {0:.4g}", size.scale);
+    return fmt::format("set terminal svg {} size {:.0f},{:.0f}{} background '#ffffff'\n", kFont,
+                       size.scale * size.width, size.scale * size.height, scaled);
 }
 
 // The differences between scripts by format, and the ends of their pictures.
 struct Terminal {
     std::string_view suffix;  // of the picture
-    std::string (*chosen_by)(int width, int height);
+    std::string (*chosen_by)(const PictureSize& size);
     std::string_view bold;
     double point_size;
     std::string_view end;  // among the last bytes of a whole picture
@@ -59,6 +79,7 @@ constexpr Terminal kTerminals[] = {
     {".svg", svg_terminal, "sans-serif bold", 1, "</svg>"},  // the first is that of scripts which the user keeps
     {".png", png_terminal, "sans-serif:Bold", 2, "IEND"},
     {".pdf", pdf_terminal, "sans-serif:Bold", 1, "%%EOF"},
+    {".tex", latex_terminal, "sans-serif:Bold", 1, "\\endgroup"},
 };
 
 const Terminal& terminal_of(const std::string& file) {
@@ -69,6 +90,7 @@ const Terminal& terminal_of(const std::string& file) {
 }
 
 bool is_script(const std::string& file) { return fs::path(file).extension() == ".gp"; }
+bool is_latex(const std::string& file) { return fs::path(file).extension() == ".tex"; }
 
 // "steps.svg" for "folder/steps.gp".
 std::string picture_of_script(const std::string& file) {
@@ -107,6 +129,26 @@ public:
 
 private:
     int number_;
+};
+
+// A folder that disappears with its files.
+class ScratchFolder {
+public:
+    ScratchFolder() : path_((fs::temp_directory_path() / "pipewright-XXXXXX").string()) {
+        if (mkdtemp(path_.data()) == nullptr)
+            fail_with(ExitCode::RunFailed, "cannot make a folder for a picture in '{}': {}",
+                      fs::temp_directory_path().string(), std::strerror(errno));
+    }
+    ~ScratchFolder() {
+        std::error_code ignored;
+        fs::remove_all(path_, ignored);
+    }
+    ScratchFolder(const ScratchFolder&) = delete;
+    ScratchFolder& operator=(const ScratchFolder&) = delete;
+    std::string file(std::string_view name) const { return (fs::path(path_) / name).string(); }
+
+private:
+    std::string path_;
 };
 
 // gnuplot's error stream and exit status.
@@ -231,6 +273,54 @@ std::string with_names(std::string_view svg, const PictureNames& names) {
     return named;
 }
 
+// Runs the script, and returns what gnuplot wrote to its output stream.
+std::string drawn_by(const std::string& script, const std::string& file) {
+    const MemoryFile input, output;
+    input.write(script);
+    const Outcome outcome = run_script(input, output);
+    if (outcome.status != 0)
+        fail_with(ExitCode::RunFailed,
+                  "gnuplot failed to draw '{}':\n{}\n  help: write a .gp instead to see its script", file,
+                  outcome.errors.empty() ? fmt::format("status {}", outcome.status) : outcome.errors.substr(0, 2000));
+    return output.contents();
+}
+
+void check_whole(std::string_view picture, const std::string& file) {
+    if (!is_whole(picture, terminal_of(file).end))
+        fail_with(ExitCode::RunFailed, "cannot write '{}': gnuplot wrote a part of it and no error; is memory full?",
+                  file);
+}
+
+// Writes FILE.tex, and FILE-boxes.pdf, which it includes by the path of FILE.
+void draw_for_latex(const std::string& file, const std::string& script) {
+    const ScratchFolder folder;
+    const std::string made = folder.file("picture");
+    (void)drawn_by(fmt::format("{} = {}\n{}", kLatexOutput, gnuplot_quoted(made + ".tex"), script), file);
+    constexpr std::string_view kHelp = "free memory in the folder of temporary files";
+    std::string text = read_text(made + ".tex", kHelp);
+    check_whole(text, file);
+    const std::string boxes = fs::path(file).replace_extension().string() + "-boxes";
+    for (std::size_t at; (at = text.find(made)) != std::string::npos;)
+        text.replace(at, made.size(), boxes);
+    write_file(boxes + ".pdf", read_text(made + ".pdf", kHelp));
+    write_file(file, text);
+}
+
+// LaTeX's special characters, escaped.
+std::string latex_text(std::string_view text) {
+    std::string escaped;
+    for (const char c : text) {
+        const std::string_view word = c == '\\'  ? "\\textbackslash{}"
+                                      : c == '~' ? "\\textasciitilde{}"
+                                      : c == '^' ? "\\textasciicircum{}"
+                                                 : "";
+        if (word.empty() && std::string_view("#$%&_{}").find(c) != std::string_view::npos)
+            escaped += '\\';
+        escaped += word.empty() ? std::string(1, c) : std::string(word);
+    }
+    return escaped;
+}
+
 }  // namespace
 
 bool has_gnuplot() {
@@ -252,9 +342,13 @@ std::string gnuplot_quoted(std::string_view text) {
     return quoted + "'";
 }
 
-std::string gnuplot_output(const std::string& file, int width, int height) {
+std::string gnuplot_text(const std::string& file, std::string_view text) {
+    return gnuplot_quoted(is_latex(file) ? latex_text(text) : text);
+}
+
+std::string gnuplot_output(const std::string& file, const PictureSize& size) {
     const std::string output = is_script(file) ? gnuplot_quoted(picture_of_script(file)) : "";
-    return fmt::format("set encoding utf8\n{}{}", terminal_of(file).chosen_by(width, height),
+    return fmt::format("set encoding utf8\n{}{}", terminal_of(file).chosen_by(size),
                        output.empty() ? "" : fmt::format("set output {}\n", output));
 }
 
@@ -267,19 +361,11 @@ void draw_by_gnuplot(const std::string& file, std::string_view script, std::stri
     const std::string whole = fmt::format("{} << end_of_data\n{}end_of_data\n{}", kGnuplotData, data, script);
     if (is_script(file))
         return write_file(file, whole);
-    const MemoryFile input, output;
-    input.write(whole);
-    const Outcome outcome = run_script(input, output);
-    if (outcome.status != 0)
-        fail_with(ExitCode::RunFailed,
-                  "gnuplot failed to draw '{}':\n{}\n  help: write a .gp instead to see its script", file,
-                  outcome.errors.empty() ? fmt::format("status {}", outcome.status) : outcome.errors.substr(0, 2000));
-    const std::string picture = output.contents();
-    const Terminal& terminal = terminal_of(file);
-    if (!is_whole(picture, terminal.end))
-        fail_with(ExitCode::RunFailed, "cannot write '{}': gnuplot wrote a part of it and no error; is memory full?",
-                  file);
-    write_file(file, terminal.suffix == ".svg" ? with_soft_edges(with_names(picture, names)) : picture);
+    if (is_latex(file))
+        return draw_for_latex(file, whole);
+    const std::string picture = drawn_by(whole, file);
+    check_whole(picture, file);
+    write_file(file, fs::path(file).extension() == ".svg" ? with_soft_edges(with_names(picture, names)) : picture);
 }
 
 }  // namespace pw

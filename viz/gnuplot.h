@@ -1,5 +1,6 @@
 // gnuplot as a process, and the common parts of its scripts. FILE is the picture, whose suffix chooses among the
-// terminals of gnuplot.cpp, or FILE.gp, the script that draws FILE.svg.
+// terminals of gnuplot.cpp, or FILE.gp, the script that draws FILE.svg. FILE.tex has the text of a picture, which LaTeX
+// typesets, and includes FILE-boxes.pdf with the rest.
 #pragma once
 
 #include <string>
@@ -10,9 +11,17 @@ namespace pw {
 
 // Returns a text in single quotes, as gnuplot reads it. Line breaks become spaces.
 std::string gnuplot_quoted(std::string_view text);
-// Returns the lines of a script that choose the terminal for a picture of this size in pixels and, for FILE.gp, the
-// output, in the folder in which it is drawn.
-std::string gnuplot_output(const std::string& file, int width, int height);
+// Returns the same for a text in FILE. In FILE.tex, LaTeX's special characters are escaped.
+std::string gnuplot_text(const std::string& file, std::string_view text);
+
+struct PictureSize {
+    int width, height;  // of the layout, in pixels
+    double font = 11;   // size of plain text in the picture
+    double scale = 1;   // of the picture, with its text and lines, against its layout
+};
+// Returns the lines of a script that choose the terminal for a picture of this size and, for FILE.gp, the output, in
+// the folder in which it is drawn.
+std::string gnuplot_output(const std::string& file, const PictureSize& size);
 // Returns the name of the bold font, which depends on the terminal.
 std::string_view gnuplot_bold(const std::string& file);
 // Returns the factor by which points are drawn larger on larger pages.

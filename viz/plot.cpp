@@ -56,8 +56,8 @@ void plot(const std::vector<Panel>& panels, const std::string& file, const View&
     const Format& format = format_of(file);
     if (!view.is_plain() && format.timeline != timeline_by_gnuplot)
         fail(
-            "'{}' has all parts of a timeline, in text of one size\n  help: leave out --without, --font-size and "
-            "--device-names, or draw to .svg, .png or .pdf",
+            "'{}' has all parts of a timeline, in text of one size\n  help: leave out --figure, --without, --font-size "
+            "and --device-names, or draw to .svg, .png, .pdf or .tex",
             file);
     format.timeline(panels, view, file);
 }
@@ -66,6 +66,18 @@ void plot_chart(const Chart& chart, const std::string& file, const View& view) {
     const Format& format = format_of(file);
     if (!has_values(chart))
         fail("cannot plot '{}': there are no values", file);
+    if (!view.is_plain() && format.chart != chart_by_gnuplot)
+        fail(
+            "'{}' has its titles, and text of one size\n  help: leave out --figure, --without and --font-size, or draw "
+            "to "
+            ".svg, .png, .pdf or .tex",
+            file);
+    if (!view.memory || !view.transfers || !view.legend || !view.names.empty())
+        fail(
+            "'{}' is a chart, without devices and the parts of a timeline\n  help: of the parts, --without titles is "
+            "for "
+            "charts",
+            file);
     format.chart(chart, view, file);
 }
 

@@ -1,5 +1,6 @@
-// Writes traces as pictures and text. The suffix of the file chooses among plot_formats(): svg, png, pdf (gnuplot),
-// html (one self-contained page), txt (grid), json (Chrome trace), gp (the script that gnuplot draws an svg from).
+// Writes traces as pictures and text. The suffix of the file chooses among plot_formats(): svg, png, pdf (gnuplot), tex
+// (text for LaTeX to typeset, with a pdf of the rest), html (one self-contained page), txt (grid), json (Chrome trace),
+// gp (the script that gnuplot draws an svg from).
 #pragma once
 
 #include "schedules/trace/trace.h"
@@ -55,9 +56,8 @@ struct Panel {
 struct View {
     std::string title = {};  // above the picture, or empty: none, or the chart's own
     int width = 0;           // in pixels, or 0: as the content needs. Pages fill their window.
-    // Of timelines that gnuplot draws: the size of the text in pixels, which are points in PDF, and what is drawn
-    // besides the rows.
-    double font = 11;
+    double font = 11;        // the size of the text in pixels, which are points in PDF: of pictures that gnuplot draws
+    // What gnuplot draws besides the rows of timelines. Charts have titles alone.
     bool memory = true, transfers = true, legend = true, titles = true;
     std::vector<std::string> names = {};  // of the devices, instead of the trace's
     bool is_plain() const { return font == 11 && memory && transfers && legend && titles && names.empty(); }

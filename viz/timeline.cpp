@@ -46,7 +46,7 @@ void add_rows(TimelineScript& script) {
     for (std::size_t i = 0; i < picture.timelines.size(); ++i)
         for (const Row& row : picture.timelines[i].rows) {
             const double top = script.layout.rows[i][row.device];
-            tics += fmt::format("{}{} {:.2f}", tics.empty() ? "" : ", ", gnuplot_quoted(row.label),
+            tics += fmt::format("{}{} {:.2f}", tics.empty() ? "" : ", ", gnuplot_text(script.file, row.label),
                                 top + script.layout.task / 2);
             add_lanes(script, picture.timelines[i], top);
         }
@@ -74,7 +74,7 @@ Ns begin_of(const Timeline& timeline) {
 }  // namespace
 
 void TimelineScript::add_label(double x, double y, std::string_view text, std::string_view font) {
-    add("set label {} at screen {:.5f},{:.5f} left font '{}' tc rgb '#1f2328'\n", gnuplot_quoted(text), x_of(x),
+    add("set label {} at screen {:.5f},{:.5f} left font '{}' tc rgb '#1f2328'\n", gnuplot_text(file, text), x_of(x),
         y_of(y), font);
 }
 
@@ -162,7 +162,7 @@ void timeline_by_gnuplot(const std::vector<Panel>& panels, const View& whole, co
     crop(picture, shown);
     TimelineScript script(picture, shown.from, std::move(begins), view, file);
     const TimelineLayout& layout = script.layout;
-    script.add("{}", gnuplot_output(file, layout.width, layout.height));
+    script.add("{}", gnuplot_output(file, {layout.width, layout.height, view.font}));
     script.add("\nset multiplot\nset border 0\nunset key\n");
     script.add("set lmargin at screen {:.5f}\nset rmargin at screen {:.5f}\nset xrange [{:.6f}:{:.6f}]\n",
                static_cast<double>(layout.left) / layout.width, 1 - static_cast<double>(layout.right) / layout.width,

@@ -98,11 +98,11 @@ private:
             script_.names.parts.push_back({"several tasks"});
         }
         for (const auto& [key, rows] : texts_) {
-            const std::string name = fmt::format("text.{:06x}.{}", key.first, key.second);
+            const std::string name = fmt::format("text.{:06x}.{:.4g}", key.first, key.second);
             script_.put("# {}\n{}\n\n", name, rows);
             lines += fmt::format(
                 "{} index '{}' using 1:2:(stringcolumn(3)) with labels center "
-                "font 'sans-serif,{}' tc rgb '{}', \\\n     ",
+                "font 'sans-serif,{:.4g}' tc rgb '{}', \\\n     ",
                 kGnuplotData, name, key.second, hex(key.first));
             script_.names.parts.push_back({});
         }
@@ -133,7 +133,7 @@ private:
         return name;
     }
 
-    bool fits(const Box& box, int font) const {
+    bool fits(const Box& box, double font) const {
         const std::string number = number_of(box.event->task);
         return text_width(number, font) + 2 <= script_.pixels(box.end - box.start);
     }
@@ -154,18 +154,19 @@ private:
         return numbered;
     }
 
-    // 10 when the numbers of most boxes fit, else 8.
+    // 10 when the numbers of most boxes fit, else 8, scaled as all text.
     void choose_font() {
         std::vector<Ns> lengths;
         std::size_t fitting = 0;
+        const double scale = script_.layout.scale;
         for (const Timeline& timeline : script_.picture.timelines)
             for (const Row& row : timeline.rows)
                 for (const Box& box : row.tasks)
                     if (is_compute(box.event->task.op)) {
                         lengths.push_back(box.end - box.start);
-                        fitting += fits(box, 10);
+                        fitting += fits(box, 10 * scale);
                     }
-        font_ = fitting * 10 >= lengths.size() * 9 ? 10 : 8;
+        font_ = scale * (fitting * 10 >= lengths.size() * 9 ? 10 : 8);
         if (lengths.empty())
             return;
         median_ = upper_median(std::move(lengths));
@@ -191,12 +192,13 @@ private:
         const bool versions = timeline.has_versions && box.lanes == 1 && box.event->version >= 0;
         const double x = script_.in_unit(box.start + (box.end - box.start) / 2);
         const std::string version = version_label(*box.event);
+        const double scale = script_.layout.scale, small = 7 * scale;
         if (numbered && fits(box, font_))
             texts_[{colour, font_}] +=
-                fmt::format("{:.6f} {:.2f} {}\n", x, y + height / 2 - (versions ? 5 : 0), number_of(task));
-        if (versions && text_width(version, 7) + 2 <= width)
-            texts_[{colour, 7}] +=
-                fmt::format("{:.6f} {:.2f} {}\n", x, y + height / 2 + (is_compute(task.op) ? 8 : 0), version);
+                fmt::format("{:.6f} {:.2f} {}\n", x, y + height / 2 - (versions ? 5 * scale : 0), number_of(task));
+        if (versions && text_width(version, small) + 2 <= width)
+            texts_[{colour, small}] +=
+                fmt::format("{:.6f} {:.2f} {}\n", x, y + height / 2 + (is_compute(task.op) ? 8 * scale : 0), version);
     }
 
     // Returns whether the tasks of the row are bands.
@@ -218,11 +220,12 @@ private:
     TimelineScript& script_;
     // Rows of data: tasks above transfers, operation, chunk; colour and font size of texts.
     std::map<std::tuple<bool, Op, int>, Block> blocks_;
-    std::map<std::pair<Colour, int>, std::string> texts_;
+    std::map<std::pair<Colour, double>, std::string> texts_;
     std::vector<std::pair<Op, std::string>> bands_;  // in the order in which they are drawn
     std::string thin_;
     bool names_each_ = true;
-    int chunks_ = 1, font_ = 10;
+    int chunks_ = 1;
+    double font_ = 10;
     Ns median_ = 0;
 };
 

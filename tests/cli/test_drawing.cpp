@@ -73,6 +73,13 @@ TEST_F(Drawing, TakesTitleWidthAndRange) {
         expect_says(error_of(fmt::format("plot t.json -o a.txt --range {}", range), 2), {range, "1.2ms..3ms"});
     for (const char* width : {"0", "-5", "1e3", "wide", "20001"})
         expect_says(error_of(fmt::format("plot t.json -o a.txt --width={}", width), 2), {width, "1600"});
+    for (const auto& [width, points] :
+         {std::pair{"8.5cm", 241}, {"85mm", 241}, {"3.5in", 252}, {"252pt", 252}, {"252", 252}}) {
+        run_well(fmt::format("plot t.json -o w.gp --figure column --width {}", width));
+        expect_says(read("w.gp"), {fmt::format("size {},", points), "sans-serif,7"});
+    }
+    for (const char* width : {"8.5", "8.5 cm", "cm", "3cm", "nan", "inf", "9em"})
+        expect_says(error_of(fmt::format("plot t.json -o a.txt --width='{}'", width), 2), {width, "8.5cm"});
     expect_says(error_of("plot t.json -o a.txt --range 1s..2s", 2), {"begins at 1.000 s"});
     expect_says(error_of("simulate cfg.yaml --title x", 2), {"--title", "--plot"});
     expect_says(

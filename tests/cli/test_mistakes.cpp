@@ -54,6 +54,8 @@ const std::vector<TypedMistake>& typed_mistakes() {
         {"profile gpt.yaml --sizes 1,,2 -o p.yaml", {"'1,,2' lacks a number", "several are written as in 4,8"}},
         {"simulate four.yaml --plot x.svg --without legend,axes",
          {"'axes' is no part of a picture: memory, transfers"}},
+        {"simulate four.yaml --plot x.svg --figure wide", {"'wide' is not column or page"}},
+        {"simulate four.yaml --plot x.svg --width 3cm", {"'3cm' is not a width", "such as 8.5cm, 3.3in or 252pt"}},
         {"simulate four.yaml --plot x.svg --font-size 0", {"'0' is not a size of text", "such as 11"}},
         {"search gpt.yaml --time-limit 0", {"'0' is not a number of seconds above 0, such as 5"}},
         {"search gpt.yaml --time-limit 5s", {"'5s' is not a number of seconds above 0, such as 5"}},

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cmath>
+#include <regex>
 #include <set>
 #include <tuple>
 
@@ -107,6 +108,29 @@ TEST_F(Plot, ThePageOfAChartIsSelfContained) {
 }
 
 // Labels are placed at the same positions in every format.
+// Smaller text leaves a chart of the same width more room.
+TEST_F(Plot, TheTextOfAChartHasTheSizeOfTheView) {
+    View view;
+    view.width = 240;
+    view.font = 7;
+    EXPECT_NEAR(layout_of(pareto(), view).width, 240 * 11 / 7.0, 0.5);
+    View plain;
+    plain.titles = false;
+    EXPECT_LT(layout_of(pareto(), plain).top, layout_of(pareto()).top);
+    plain.legend = false;
+    expect_error(ExitCode::BadInput, {"without devices and the parts of a timeline"},
+                 [&] { plot_chart(pareto(), file("chart.svg"), plain); });
+    expect_error(ExitCode::BadInput, {"text of one size", ".pdf or .tex"},
+                 [&] { plot_chart(pareto(), file("chart.html"), view); });
+    NEED_GNUPLOT();
+    plot_chart(pareto(), file("chart.svg"), view);
+    const std::string svg = contents(file("chart.svg"));
+    EXPECT_NE(svg.find("width=\"240\""), std::string::npos) << svg.substr(0, 300);
+    const std::regex size("font-size=\"([0-9.]+)\"");
+    for (std::sregex_iterator at(svg.begin(), svg.end(), size), end; at != end; ++at)
+        EXPECT_LE(std::stod((*at)[1]), 13 * 7 / 11.0 + 0.01);
+}
+
 TEST_F(Plot, LabelsNeverOverlap) {
     Curve crowd{"crowd", {}, {}, Style::Points};
     for (int i = 0; i < 200; ++i) {

@@ -140,12 +140,35 @@ TEST_F(Plot, PassesOnWhatGnuplotComplainsAbout) {
 
 TEST_F(Plot, APictureThatGnuplotCutsOffIsAFailure) {
     NEED_GNUPLOT();
-    const std::string script = gnuplot_output(file("cut.svg"), 400, 300);
+    const std::string script = gnuplot_output(file("cut.svg"), {400, 300});
     draw_by_gnuplot(file("cut.svg"), script + "plot x\n", "", {});
     const std::string before = contents(file("cut.svg"));
     expect_error(ExitCode::RunFailed, {"cannot write", "cut.svg"},
                  [&] { draw_by_gnuplot(file("cut.svg"), script + "set output '/dev/null'\nplot x\n", "", {}); });
     EXPECT_EQ(contents(file("cut.svg")), before);
+}
+
+// LaTeX typesets the text, so its special characters are escaped. pdflatex, where it is installed, reads the figure.
+TEST_F(Plot, LatexGetsTheTextAndAPdfOfTheRest) {
+    NEED_GNUPLOT();
+    View view;
+    view.width = 240;
+    view.font = 7;
+    plot({{&predicted_, "50 % of x_1 & {y} #2 $z ~ ^ \\"}}, file("a b.tex"), view);
+    const std::string text = contents(file("a b.tex"));
+    expect_parts(text, {"\\fontsize{7}{8.4}\\selectfont", "50 \\% of x\\_1 \\& \\{y\\} \\#2 \\$z", "\\textasciitilde{}",
+                        "\\textasciicircum{}", "\\textbackslash{}", "device 0", "{" + file("a b-boxes") + "}"});
+    EXPECT_TRUE(contents(file("a b-boxes.pdf")).starts_with("%PDF"));
+    EXPECT_EQ(text.find("/picture"), std::string::npos);
+    plot_curves({{"50 %", {1, 2}}, {"a_b", {2, 1}}}, "x", "y", file("c.tex"), view);
+    expect_parts(contents(file("c.tex")), {"50 \\%", "a\\_b"});
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 4);
+    if (std::system("pdflatex -version >/dev/null 2>&1") != 0)
+        GTEST_SKIP() << "pdflatex is not installed (texlive-latex-recommended): no figure was typeset";
+    std::ofstream(file("paper.tex")) << "\\documentclass{article}\\usepackage{graphicx,xcolor}\\begin{document}\n"
+                                     << "\\input{c.tex}\\end{document}\n";
+    const std::string typeset = "cd '" + folder_.path().string() + "' && pdflatex -halt-on-error paper.tex >log 2>&1";
+    EXPECT_EQ(std::system(typeset.c_str()), 0) << contents(file("log"));
 }
 
 // Text, traces
