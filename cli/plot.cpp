@@ -15,9 +15,13 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <memory>
 #include <optional>
+#include <string>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 namespace pw {
 
@@ -27,8 +31,18 @@ struct PlotArguments {
     std::vector<std::string> traces;
     std::string output;
     std::optional<int> step;
+    bool every_step = false;
     View view;
 };
+
+constexpr const char* kEveryStep = "all";
+
+std::string refuse_step(std::string& text) {
+    int step = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
+    const bool is_number = error == std::errc{} && end == text.data() + text.size() && step >= 0;
+    return is_number || text == kEveryStep ? "" : fmt::format("'{}' is not the number of a step, or all", text);
+}
 
 // Returns the files of each picture: one file, or all files that have one rank each.
 std::vector<std::vector<std::string>> files_of_traces(const std::vector<std::string>& paths) {
@@ -49,9 +63,9 @@ std::vector<std::vector<std::string>> files_of_traces(const std::vector<std::str
 
 Trace drawn_part(const Report& report, const PlotArguments& arguments, const std::string& path) {
     const std::vector<TraceEvent>& events = report.trace.events;
-    if (arguments.step && report.trace.asynchronous)
+    if ((arguments.step || arguments.every_step) && report.trace.asynchronous)
         fail("'{}' has no steps: its schedule is asynchronous\n  help: leave --step out to draw the whole trace", path);
-    if (report.trace.asynchronous)
+    if (report.trace.asynchronous || arguments.every_step)
         return report.trace;
     const int step = arguments.step.value_or(report.metrics.step);
     if (std::none_of(events.begin(), events.end(), [&](const TraceEvent& event) { return event.step == step; })) {
@@ -99,8 +113,17 @@ Action add_plot(CLI::App& command) {
         command.add_option("-o,--output", arguments->output, "the picture to write: " + plot_formats())
             ->required()
             ->type_name("FILE");
-    command.add_option("--step", arguments->step, "the step to draw; default: the one with the median time")
-        ->type_name("N");
+    command
+        .add_option_function<std::string>(
+            "--step",
+            [arguments](const std::string& text) {
+                arguments->every_step = text == kEveryStep;
+                if (!arguments->every_step)
+                    arguments->step = std::stoi(text);
+            },
+            "the step to draw, or all; default: the one with the median time")
+        ->type_name("N")
+        ->check(CLI::Validator(refuse_step, ""));
     add_picture_options(command, picture, arguments->view, true);
     return [arguments] { plot_traces(*arguments); };
 }

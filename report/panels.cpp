@@ -241,10 +241,64 @@ void explain_trace(Panel& panel, const Trace& whole) {
     panel = std::move(explained);
 }
 
+namespace {
+
+std::vector<int> steps_of(const Trace& trace) {
+    std::vector<int> steps;
+    for (const TraceEvent& event : trace.events)
+        steps.push_back(event.step);
+    std::ranges::sort(steps);
+    steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
+    return steps;
+}
+
+// Explains each step of a synchronous trace on its own, since a plan is one step. The tables of a step are left out.
+void explain_steps(Panel& panel, const std::vector<int>& steps) {
+    const std::vector<TraceEvent>& events = panel.trace->events;
+    for (const int step : steps) {
+        std::vector<int> places;  // of the step's events in the panel
+        Ns begin = std::numeric_limits<Ns>::max();
+        for (std::size_t event = 0; event < events.size(); ++event)
+            if (events[event].step == step) {
+                places.push_back(static_cast<int>(event));
+                begin = std::min(begin, events[event].start);
+            }
+        const Trace trace = only_step(*panel.trace, step);
+        Panel explained{&trace, ""};
+        explain_trace(explained, trace);
+        if (explained.critical.empty())
+            continue;
+        panel.causes = explained.causes;
+        for (PanelGap gap : explained.gaps) {
+            gap.from += begin;
+            gap.to += begin;
+            gap.waits_for = at(places, gap.waits_for);
+            panel.gaps.push_back(gap);
+        }
+        panel.waits_for.resize(events.size(), -1);
+        panel.slack.resize(events.size(), 0);
+        panel.critical.resize(events.size(), 0);
+        for (std::size_t event = 0; event < places.size(); ++event) {
+            const auto place = static_cast<std::size_t>(places[event]);
+            panel.waits_for[place] = at(places, explained.waits_for[event]);
+            panel.slack[place] = explained.slack[event];
+            panel.critical[place] = explained.critical[event];
+        }
+    }
+    std::ranges::stable_sort(panel.gaps, {}, [](const PanelGap& gap) { return std::pair(gap.device, gap.from); });
+}
+
+}  // namespace
+
 Panel drawn_panel(const Report& report, const Trace& drawn, const std::string& file) {
     Panel panel = panel_of(report, drawn);
-    if (shows_causes(file))
-        explain_trace(panel, report.trace.asynchronous ? report.trace : drawn);
+    if (!shows_causes(file))
+        return panel;
+    const std::vector<int> steps = steps_of(drawn);
+    if (drawn.asynchronous || steps.size() == 1)
+        explain_trace(panel, drawn.asynchronous ? report.trace : drawn);
+    else
+        explain_steps(panel, steps);
     return panel;
 }
 

@@ -19,6 +19,10 @@ TEST_F(Cli, TracesAreComparedPlottedAndValidated) {
     EXPECT_TRUE(contains(read("a.html"), "predicted, gpipe: step "));
     run_well("plot a.json -o a.txt --step 0");
     EXPECT_TRUE(contains(error_of("plot a.json -o a.txt --step 7", 2), "has no step 7"));
+    run_well("plot a.json -o all.html --step all");
+    for (const char* step : {"some", "-1", "1.5", ""})
+        EXPECT_TRUE(contains(error_of(fmt::format("plot a.json -o a.txt --step='{}'", step), 2),
+                             "is not the number of a step, or all"));
     EXPECT_TRUE(contains(run_well("validate a.json").out, "ok: trace"));
     EXPECT_EQ(run_well("validate a.json --json").json()["kind"], "trace");
     error_of("plot a.json -o a.doc", 2);

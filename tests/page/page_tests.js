@@ -103,6 +103,64 @@ const pageTests = {
     "numbers have units"() {
       return equal(bytesText(1536), "1.536 kB", "bytes") || equal(roundStep(100, 8), 20, "step") || equal(roundStep(1, 5), 0.2, "step");
     },
+    "the table of tasks has the tasks of the trace file, and sorts"() {
+      const {rows} = taskTable(), events = oracle.trace.traceEvents.filter(event => event.ph === "X");
+      const made = madeTables[0];
+      made.details.open = true;
+      made.order = [7, -1];  // the longest first
+      refreshTable(made);
+      const durations = events.map(({args}) => args.end_ns - args.start_ns), shown = made.details.querySelectorAll("tbody tr");
+      const first = shown[0].cells[7].textContent;
+      made.details.open = false;
+      return equal(rows.length, events.length, "rows") || equal(shown.length, Math.min(events.length, kMostRows), "shown") ||
+             equal(first, timeText(Math.max(...durations)), "longest");
+    },
+    "the table of tasks has what the search finds in the time shown"() {
+      searchFor("F");
+      show(0, 4e6);
+      const {boxes} = panels[0], rows = taskTable().rows.length;
+      const found = [...boxes.op].filter((op, i) => ops[op].letters === "F" && boxes.start[i] <= 4e6).length;
+      searchFor("");
+      show(0, facts.length);
+      return equal(rows, found, "rows");
+    },
+    "messages between devices are those of the trace file"() {
+      const sums = {};
+      for (const {args} of oracle.trace.traceEvents.filter(event => event.ph === "X" && event.args.op.startsWith("RECV"))) {
+        const key = [args.peer, args.stage, args.op === "RECV_B" ? "gradients" : "activations"];  // stage k is on device k
+        (sums[key] ||= [...key, 0, 0, 0])[3] += 1;
+        sums[key][4] += args.bytes;
+        sums[key][5] += args.end_ns - args.start_ns;
+      }
+      const text = rows => rows.map(row => row.join(" ")).sort().join("\n");
+      return equal(text(messageTable().rows), text(Object.values(sums)), "messages");
+    },
+    "tables sort by numbers with their units"() {
+      return equal(["2 ms", "900 us", "1.5 s", "", "abc"].sort(compareTexts).join(), "900 us,2 ms,1.5 s,,abc", "times") ||
+             equal(["1 GiB", "900 MiB", "2 kB"].sort(compareTexts).join(), "2 kB,900 MiB,1 GiB", "sizes") ||
+             equal(csvOf([["a,b", 'c"d', 1]]), '"a,b","c""d",1\n', "csv");
+    },
+    "an address shows the same picture"() {
+      show(1e6, 5e6);
+      toggles.critical();
+      select({panel: panels[0], row: panels[0].rows[2], box: panels[0].rows[2].lanes[0].begin});
+      const address = addressOf(), selected = view.selected.box;
+      toggles.critical();
+      select(null);
+      show(0, facts.length);
+      const plain = addressOf();
+      location.hash = address;
+      readAddress();
+      const faults = [equal(plain, "", "plain"), equal([view.from, view.to].join(), "1000000,5000000", "time"),
+                      equal(view.critical, true, "critical"), equal(view.selected?.box, selected, "task")];
+      toggles.critical();
+      select(null);
+      show(0, facts.length);
+      location.hash = "time=9-3&task=7.99999&folded=8&critical=x&%";
+      readAddress();
+      return firstOf(faults) || equal([view.from, view.to].join(), "0," + facts.length, "a wrong address");
+    },
+    "a single step has no list of steps"() { return equal(byId("steps"), null, "list"); },
     "the limit of memory is shown"() {
       return equal(limitsOf().join(), "1000000000", "limits");
     },
@@ -132,6 +190,42 @@ const pageTests = {
     },
     "a trace file has causes, too"() {
       return equal(panels.every(panel => panel.gaps.start.length > 0 && panel.boxes.critical), true, "gaps");
+    },
+  },
+  steps: {
+    "every step has its causes and a critical path as long as the step"() {
+      const {gaps, rows, boxes} = panels[0];
+      return firstOf([0, 1, 2].flatMap(step => {
+        const of = [...boxes.step].flatMap((each, i) => each === step ? [i] : []);
+        const from = Math.min(...of.map(i => boxes.start[i])), to = Math.max(...of.map(i => boxes.end[i]));
+        return rows.map(row => {
+          let busy = 0;
+          of.forEach(i => { busy += boxes.device[i] === row.device && !ops[boxes.op[i]].transfer ? boxes.end[i] - boxes.start[i] : 0; });
+          for (let i = row.gaps.begin; i < row.gaps.end; ++i)
+            busy += gaps.start[i] >= from && gaps.end[i] <= to ? gaps.end[i] - gaps.start[i] : 0;
+          return equal(busy, to - from, `step ${step}, device ${row.device}`);
+        }).concat(equal(of.some(i => boxes.critical[i]), true, `critical tasks of step ${step}`));
+      }));
+    },
+    "the list of steps shows each"() {
+      const {boxes} = panels[0], list = byId("steps");
+      const faults = [equal([...list.options].map(option => option.text).join(), "all steps,step 0,step 1,step 2", "options"),
+                      equal(list.value, "-1", "at first")];
+      for (const step of [0, 1, 2]) {
+        list.value = step;
+        list.onchange();
+        redraw();
+        const of = [...boxes.step].flatMap((each, i) => each === step ? [i] : []);
+        const from = Math.min(...of.map(i => boxes.start[i])), to = Math.max(...of.map(i => boxes.end[i]));
+        faults.push(equal(view.from <= from && view.to >= to && view.to - view.from < 1.03 * (to - from), true, "step " + step),
+                    equal(list.value, String(step), "list"));
+      }
+      moveStep(-1);
+      redraw();
+      faults.push(equal(list.value, "1", "the step before"));
+      show(0, facts.length);
+      redraw();
+      return firstOf(faults) || equal(list.value, "-1", "all");
     },
   },
   pairs: {

@@ -57,13 +57,15 @@ def main():
         run("plot", "four.json", "gpipe.json", "-o", "two.html")
         run("simulate", "many.yaml", "--plot", "many.html")
         run("simulate", "pairs.yaml", "--plot", "pairs.html")
+        run("run", "four.yaml", "--set", "run.backend=emulated", "--steps", "3", "--trace", "steps.json")
+        run("plot", "steps.json", "--step", "all", "-o", "steps.html")
         run("simulate", "hundreds.yaml", "--plot", "hundreds.html")
         with open("four.json") as file:
             trace = json.load(file)
         with open(os.path.join(HERE, "page_tests.js")) as file:
             script = file.read()
         with Browser(1200, 800) as browser:
-            for page in ("four", "two", "pairs", "many"):
+            for page in ("four", "two", "steps", "pairs", "many"):
                 browser.open(page + ".html")
                 browser.run(f"window.oracle = {json.dumps({'report': report, 'trace': trace})}; 0")
                 results = browser.run(script + f"\nrunTests({json.dumps(page)})")

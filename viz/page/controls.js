@@ -111,20 +111,10 @@ function makeRanking() {
     return;
   const body = table.tBodies[0], heads = [...table.tHead.rows[0].cells];
   const valueOf = (row, k) => k ? +row.cells[k]?.dataset.value : row.cells[0].textContent;
-  heads.forEach((head, k) => {
-    const text = head.textContent;
-    head.replaceChildren();
-    button(head, text, "sort", () => {
-      const up = head.getAttribute("aria-sort") !== "ascending";
-      heads.forEach(other => other.removeAttribute("aria-sort"));
-      head.setAttribute("aria-sort", up ? "ascending" : "descending");
-      const sorted = [...body.rows].sort((a, b) => {
-        const [x, y] = [valueOf(a, k), valueOf(b, k)];
-        return (x < y ? -1 : x > y ? 1 : 0) * (up ? 1 : -1);
-      });
-      body.append(...sorted);
-    });
-  });
+  makeHeads(heads, (k, way) => body.append(...[...body.rows].sort((a, b) => {
+    const [x, y] = [valueOf(a, k), valueOf(b, k)];
+    return (x < y ? -1 : x > y ? 1 : 0) * way;
+  })));
   heads[1]?.firstChild.click();
   for (const row of body.rows)
     row.onclick = () => {
@@ -143,7 +133,7 @@ const kKeys = [["← →", "move in time"], ["↑ ↓", "the row above or below"
                ["/", "search: 2F7, F7, stage 3, device 5, micro-batch 12; Enter goes to the next"],
                ["f", "fold the row, Shift+F its panel"],
                ["c", "critical path"], ["i", "causes of idle time"], ["t", "transfers"], ["p", "patterns"], ["d", "rows by device"],
-               ["n", "light or dark"], ["z", "zoom to the selected range"],
+               ["n", "light or dark"], ["z", "zoom to the selected range"], ["[ ]", "the step before or after"],
                ["wheel", "scrolls; with Ctrl or ⌘ zooms, with Shift moves in time"],
                ["drag", "moves in time; with Shift selects a range"], ["double-click", "the whole time"]];
 function makeHelp() {

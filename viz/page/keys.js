@@ -82,6 +82,7 @@ const actions = {
   End: () => show(facts.length - (view.to - view.from), facts.length),
   Enter: () => { if (!view.cursor) moveRow(0); select(view.cursor, true); },
   f: () => view.cursor && foldRow(view.cursor.row), F: () => panels.length > 1 && foldPanel(view.cursor?.panel || panels[0]),
+  "[": () => moveStep(-1), "]": () => moveStep(1),
   z: () => { const {range} = view; if (range) { select(null); show(range.from, range.to); } },
 };
 const everywhere = {

@@ -25,6 +25,8 @@ function redraw() {
     }
   }
   drawOver();
+  noteStep();
+  noteAddress();
 }
 
 // Widths and heights of the canvases, and how far the rows are scrolled.
@@ -77,14 +79,17 @@ async function start() {
   readColours();
   measureLabels();
   makeTools();
+  makeSteps();
   makeLegend();
   makeRanking();
+  makeTables();
   makeSearch();
   makeHelp();
   layOut();
   listenToKeys();
   listenToPointer();
   listenToOverview();
+  listenToAddress();
   byId("fold-memory").onclick = event => {
     curves.hidden = !curves.hidden;
     event.currentTarget.setAttribute("aria-expanded", !curves.hidden);
