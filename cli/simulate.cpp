@@ -4,6 +4,7 @@
 #include "cli/outputs.h"
 #include "cli/picture_options.h"
 #include "cli/streams.h"
+#include "report/advice.h"
 #include "report/answers.h"
 #include "report/notes.h"
 #include "report/origins.h"
@@ -186,6 +187,8 @@ Panel simulated_panel(const SimulateArguments& arguments, const Job& job, const 
         add_explanation(panel, *answers.explanation);
     else if (shows_causes(arguments.plot))
         add_explanation(panel, simulator_of(job).explain(job.costs));
+    if (shows_causes(arguments.plot))
+        panel.advice = advice_on(job, report.metrics.step_time);
     return panel;
 }
 

@@ -50,6 +50,7 @@ struct Panel {
     std::vector<int> waits_for = {};  // by event: the event that it waits for last
     std::vector<Ns> slack = {};       // by event: how much later it could end without a longer step
     std::vector<char> critical = {};  // by event: whether it is on the critical path
+    std::string advice = {};          // what would make the plan faster
 };
 
 // How a picture is drawn, where it is not as suits its content.

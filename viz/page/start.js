@@ -72,6 +72,9 @@ function titleOfPage() {
 async function start() {
   await readPanels();
   byId("title").textContent = facts.title || titleOfPage();
+  const advice = panels.filter(panel => panel.advice).map(panel => (panels.length > 1 ? panel.name + ": " : "") + panel.advice);
+  byId("advice").hidden = !advice.length;
+  byId("advice").textContent = advice.join("; ");
   [view.from, view.to] = facts.shown;
   view.width = document.documentElement.clientWidth;
   byId("memory").hidden = !facts.memory;

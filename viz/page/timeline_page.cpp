@@ -155,6 +155,7 @@ ordered_json json_of_panel(const Panel& panel, const Timeline& timeline, std::si
         causes.push_back({{"title", cause.title}, {"words", cause.words}});
     return {{"title", timeline.title},
             {"name", timeline.name},
+            {"advice", panel.advice},
             {"label", trace.label},
             {"schedule", trace.schedule},
             {"length", timeline.length},
