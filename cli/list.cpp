@@ -52,6 +52,11 @@ void list_models() {
     print_result("{}", table.print());
 }
 
+std::string experts_in_words(const Experts& experts) {
+    return fmt::format("{} of {}, width {}{}", experts.active, experts.count, experts.width,
+                       experts.latent > 0 ? fmt::format(", latent {}", experts.latent) : "");
+}
+
 void list_transformers() {
     Table table(
         {"name", "parameters", "active", "hidden", "layers", "heads", "kv heads", "ffn", "experts", "vocabulary"},
@@ -63,10 +68,7 @@ void list_transformers() {
         const TransformerParameters parameters = parameters_of(model);
         table.add({model.name, billions(parameters.total), billions(parameters.active), std::to_string(model.hidden),
                    std::to_string(model.layers), std::to_string(model.heads), std::to_string(model.key_value_heads),
-                   std::to_string(model.ffn),
-                   model.experts ? fmt::format("{} of {}, width {}", model.experts->active, model.experts->count,
-                                               model.experts->width)
-                                 : "-",
+                   std::to_string(model.ffn), model.experts ? experts_in_words(*model.experts) : "-",
                    std::to_string(model.vocabulary)});
     }
     print_result("{}", table.print());

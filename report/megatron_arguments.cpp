@@ -280,6 +280,11 @@ constexpr ArgumentRow kRows[] = {
      [](const ExportedPlan& plan) { return switched_on_if(plan.model.experts && plan.model.experts->active == 1); }},
     {"--moe-ffn-hidden-size",
      [](const ExportedPlan& plan) { return plan.model.experts ? written(plan.model.experts->width) : std::nullopt; }},
+    {"--moe-latent-size",
+     [](const ExportedPlan& plan) {
+         const int width = plan.model.experts ? plan.model.experts->latent : 0;
+         return written_if(width > 0, width);
+     }},
     {"--moe-shared-expert-intermediate-size",
      [](const ExportedPlan& plan) {
          const int width = plan.model.experts ? plan.model.experts->shared_width : 0;

@@ -1,5 +1,6 @@
 // Experts in the arguments of training programs.
 #include "tests/report/argument_texts.h"
+#include "tests/support/temporary_folder.h"
 
 #include <gtest/gtest.h>
 
@@ -21,6 +22,16 @@ TEST(TrainingArguments, OfMegatronHaveExpertsAndCompressedAttention) {
           "--qk-head-dim 128", "--qk-pos-emb-head-dim 64", "--v-head-dim 128", "--recompute-activations"})
         EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
     EXPECT_FALSE(contains(text, "--kv-channels"));
+}
+
+TEST(TrainingArguments, OfMegatronHaveTheWidthOfExpertsInputs) {
+    const TemporaryFolder folder;
+    const std::string model = folder.write("config.json", R"({"model_type": "mixtral", "hidden_size": 4096,
+ "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
+ "num_local_experts": 8, "num_experts_per_tok": 2, "moe_latent_size": 1024, "vocab_size": 32000})");
+    EXPECT_TRUE(
+        has_line(text_for("megatron-lm", model, "expert: 8, zero: 1", "mini_batch: 64"), "--moe-latent-size 1024"));
+    EXPECT_FALSE(contains(text_for("megatron-lm", "mixtral-8x7b", "expert: 8, zero: 1", "mini_batch: 64"), "latent"));
 }
 
 // Parts of experts and dispatchers. Without expert parallelism, ranks that gather tokens need no all-to-all.

@@ -49,6 +49,62 @@ TEST(ExpertCosts, WaitForTheFullestExperts) {
     EXPECT_EQ(cost_of_block(job, 2).forward, most);
 }
 
+// Mixtral's experts in a width of 1024. Each tensor rank has both matrices between the hidden size and this width, and
+// multiplies its own tokens by them. Only the narrower tokens are sorted and sent, and kept as they come and sorted.
+// The input of the product back is kept, too.
+TEST(ExpertCosts, ComputeInANarrowerWidth) {
+    TransformerJob job = gpt_job(4096, 32, 32, 1, 1);
+    job.model = *find_transformer("mixtral-8x7b");
+    job.tokens = 4096;
+    job.parallel.release = Release::Megatron2021;  // hides nothing
+    job.parallel.expert = job.parallel.data = 4;
+    const KernelTimes kernels(job);
+    const double tokens = 2 * 4096.0, copies = 2 * tokens, width = 14'336;
+    const auto counted = [&](double inputs) {
+        const double products = kernels.experts(2, copies / 2, inputs, 2 * width).forward +
+                                kernels.experts(2, copies / 2, width, inputs).forward;
+        const double messages = 2 * collective_seconds(Collective::AllToAll, 2 * copies * inputs, {4, 1}, job.fabric);
+        const double sorting = kernels.moved(2 * 2 * 2 * copies * inputs * 0.67 / 0.5);
+        return products + messages + sorting;
+    };
+    const TransformerLayerCost whole = cost_of_block(job, 2);
+    job.model.experts->latent = 1024;
+    const TransformerLayerCost narrow = cost_of_block(job, 2);
+    EXPECT_EQ(narrow.parameters.experts, 8.0 / 4 * 3 * 1024 * width);
+    EXPECT_EQ(narrow.parameters.dense - whole.parameters.dense, 2.0 * 4096 * 1024);
+    const double around = kernels.linear(tokens, 4096, 1024).forward + kernels.linear(tokens, 1024, 4096).forward;
+    EXPECT_NEAR(whole.forward - narrow.forward, (counted(4096) - counted(1024) - around - 2 * 2.2e-6) / (1 - 0.0368),
+                1e-9);
+    EXPECT_NEAR(whole.saved - narrow.saved, 2 * 2 * copies * (4096 - 1024) - 2 * tokens * 1024, 1);
+    const auto dense = [&](int latent) {
+        job.model.experts->latent = latent;
+        return cost_of_block(job, 2).parameters.dense;
+    };
+    job.parallel.tensor = 2;
+    job.parallel.sequence = true;
+    EXPECT_EQ(dense(1024) - dense(0), 2.0 * 4096 * 1024);
+}
+
+// What each dispatcher sends grows with the width of the tokens it gets, and with nothing else of a layer.
+TEST(ExpertCosts, SendTokensInTheirNarrowerWidth) {
+    TransformerJob job = gpt_job(4096, 32, 32, 1, 1);
+    job.model = *find_transformer("mixtral-8x7b");
+    job.tokens = 4096;
+    job.fabric.inside_name.clear();  // collectives without a table: a latency, and a share of the bandwidth
+    job.parallel.release = Release::Megatron2021;
+    job.parallel.expert = job.parallel.data = 4;
+    for (const ExpertDispatcher dispatcher : {ExpertDispatcher::AllToAll, ExpertDispatcher::DeepEp}) {
+        job.parallel.expert_dispatcher = dispatcher;
+        const auto seconds = [&](int latent) {
+            job.model.experts->latent = latent;
+            return cost_of_block(job, 2).parts.experts;
+        };
+        const double quarter = seconds(1024), half = seconds(2048), whole = seconds(0);
+        EXPECT_GT(half, quarter);
+        EXPECT_NEAR(whole - half, 2 * (half - quarter), 1e-12);
+    }
+}
+
 // By hand from rows of 40 experts with 616 tokens on an A100 PCIe: forward, gradients of inputs and of weights.
 TEST(ExpertCosts, ComputeExpertsByGroupedProducts) {
     TransformerJob job = gpt_job(4096, 32, 32, 1, 1);

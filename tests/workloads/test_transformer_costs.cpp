@@ -165,8 +165,11 @@ TEST(TransformerCosts, CountThePublishedFlops) {
 
 // NVIDIA's Megatron-Bridge (docs/performance-summary.md, container 26.06.01) reports 1640 TFLOP/s for 6304 tokens per
 // second of DeepSeek-V3 in sequences of 4096: 260.2 GFLOP per token, with one module that predicts a further token.
-// Without the module its count is 4 % less. For Nemotron 3 Nano it reports 905 TFLOP/s for 40960 tokens per second in
-// sequences of 8192, which counts the scores of attention in full: 6 layers with 32 heads of 128.
+// Without the module its count is 4 % less. For Nemotron 3 Nano it reports 849 TFLOP/s for 38102 tokens per second in
+// sequences of 8192, and for Nemotron 3 Super with two modules 783 TFLOP/s for 9243. Its program counts an inner width
+// of Mamba-2 of twice the hidden size, which Super has and Nano has not, and 7 FLOPs in the scan for each number of the
+// state. It counts neither routers nor the products before modules (NVIDIA/Megatron-LM@d98e8a6,
+// megatron/training/training.py, hybrid_flops).
 TEST(TransformerCosts, CountTheFlopsOfFurtherTokensAndOfMamba) {
     Transformer model = *find_transformer("deepseek-v3");
     const double published = 1640e12 / 6304, without = model_flops_per_token(model, 4096);
@@ -178,9 +181,18 @@ TEST(TransformerCosts, CountTheFlopsOfFurtherTokensAndOfMamba) {
                           static_cast<double>(parameters_of(*find_transformer("deepseek-v3")).active);
     EXPECT_NEAR(model_flops_per_token(model, 4096) - without,
                 6 * (module + 7168.0 * 129'280) + 6 * 2048.0 * 128 * (192 + 128), 1);
-    const double hybrid = 905e12 / 40'960, half_of_scores = 6 * 6.0 * 4096 * 32 * 2 * 128;
-    EXPECT_NEAR(model_flops_per_token(*find_transformer("nemotron-3-nano"), 8192) + half_of_scores, hybrid,
-                0.01 * hybrid);
+    const auto counted_there = [](const Transformer& hybrid, double mambas, double routers) {
+        const double hidden = hybrid.hidden, wider = 2 * hidden - static_cast<double>(hybrid.mamba->inner());
+        const double scan = 7 * 2 * hidden * 128 - hybrid.mamba->scan_flops();
+        return model_flops_per_token(hybrid, 8192) + mambas * (6 * 3 * hidden * wider + 3 * scan) -
+               6 * (routers * hidden * hybrid.experts->count + hybrid.mtp * 2 * hidden * hidden);
+    };
+    const double nano = 849e12 / 38'102, super = 783e12 / 9'243;
+    EXPECT_NEAR(counted_there(*find_transformer("nemotron-3-nano"), 23, 23), nano, 0.002 * nano);
+    model = *find_transformer("nemotron-3-super");
+    model.mtp = 2;
+    EXPECT_NEAR(counted_there(model, 40, 42), super, 0.002 * super);
+    EXPECT_NEAR(model_flops_per_token(model, 8192), super, 0.01 * super);
 }
 
 // A module on a stage of its own: an embedding, three norms, a product from twice the hidden size, and a block. Its

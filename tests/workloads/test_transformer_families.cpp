@@ -169,6 +169,45 @@ TEST(TransformerFamilies, OfNemotron3HaveThePublishedParameters) {
  "num_nextn_predict_layers": 2, "mtp_layers_block_type": ["attention", "moe"], "vocab_size": 100})");
     EXPECT_EQ(letters_of(listed), "Mdfe");
     EXPECT_EQ(listed.form_of_mtp(), (LayerForm{Mixer::Attention, Feed::Experts}));
+    // transformers writes defaults of experts and modules that no layer has
+    const std::string defaults = R"("n_routed_experts": 8, "num_experts_per_tok": 2, "num_nextn_predict_layers": 0,
+ "mtp_layers_block_type": ["attention", "moe"], "model_type")";
+    std::string unused = nemotron_h(4096, "M-M*", 4, 21'504, 32, 128, 128);
+    unused.replace(unused.find(R"("model_type")"), 12, defaults);
+    const Transformer plain = model_of(unused);
+    EXPECT_FALSE(plain.experts || plain.mtp_form);
+    EXPECT_EQ(plain.form_of_mtp(), (LayerForm{Mixer::Attention, Feed::None}));
+}
+
+// The published weights of Nemotron 3 Super have 123,611,033,088 numbers, among them a correction of the router's
+// choice for each expert in 41 layers, which is not counted (NVIDIA-NeMo/Megatron-Bridge@067f987df,
+// examples/model_verification_cards/nemotron-3-super-120b-a12b/card.yaml). A module of a further token is an attention
+// layer, a layer of experts, three norms and a product from 8192 to 4096.
+TEST(TransformerFamilies, OfNemotron3SuperHaveThePublishedParameters) {
+    Transformer model = *find_transformer("nemotron-3-super");
+    EXPECT_TRUE(model.not_counted.empty());
+    EXPECT_EQ(model.form_of_mtp(), (LayerForm{Mixer::Attention, Feed::Experts}));
+    const std::int64_t hidden = 4096, inner = 128 * 64, groups = 8 * 128;
+    const std::int64_t mamba =
+        hidden * (2 * inner + 2 * groups + 128) + (inner + 2 * groups) * 5 + 3 * 128 + inner + inner * hidden + hidden;
+    const std::int64_t attention = 2 * hidden * 32 * 128 + 2 * hidden * 2 * 128 + hidden;
+    const std::int64_t expert = 2 * 1024 * 2688, router = 512 * hidden, shared = 2 * hidden * 5376,
+                       latent = 2 * hidden * 1024;
+    const std::int64_t layer = router + shared + latent + 512 * expert + hidden;
+    const std::int64_t tables = 2 * hidden * 131'072 + hidden;
+    const std::int64_t blocks = 40 * mamba + 8 * attention + 40 * layer;
+    const std::int64_t module = attention + layer + 3 * hidden + 2 * hidden * hidden;
+    EXPECT_EQ(blocks + tables + module + 41 * 512, 123'611'033'088);
+    EXPECT_EQ(parameters_of(model).total, blocks + tables);
+    EXPECT_EQ(parameters_of(model).shared, router + shared + latent);
+    EXPECT_EQ(parameters_of(model).routed, 512 * expert);
+    EXPECT_EQ(parameters_of(model).active, blocks + tables - 40 * (512 - 22) * expert);
+    // 120.6B, of which a token uses 12.7B (arXiv 2604.12374, section 2; digits after that are cut)
+    EXPECT_EQ(parameters_of(model).total / 100'000'000, 1206);
+    EXPECT_EQ(parameters_of(model).active / 100'000'000, 127);
+    model.mtp = 1;
+    EXPECT_EQ(parameters_of(model).mtp, module);
+    EXPECT_EQ(parameters_of(model).total, blocks + tables + module);
 }
 
 // DeepSeek-V3's module has 11.5B parameters of its own (deepseek-ai/DeepSeek-V3, README_WEIGHTS.md), 14B with embedding

@@ -13,9 +13,10 @@ std::int64_t weights_of_norm(const Transformer& model) {
     return std::int64_t{model.hidden} * (model.norm == NormKind::LayerNorm ? 2 : 1);
 }
 
-std::int64_t weights_of_mlp(const Transformer& model, std::int64_t width) {
-    return (model.gated ? 2 : 1) * weights_of_matrix(model.hidden, width, model.bias) +
-           weights_of_matrix(width, model.hidden, model.bias);
+// Returns the weights of an MLP of this width whose inputs and outputs have `outside` numbers.
+std::int64_t weights_of_mlp(const Transformer& model, std::int64_t outside, std::int64_t width) {
+    return (model.gated ? 2 : 1) * weights_of_matrix(outside, width, model.bias) +
+           weights_of_matrix(width, outside, model.bias);
 }
 
 std::int64_t weights_of_latent(const Transformer& model, const LatentAttention& latent) {
@@ -104,13 +105,16 @@ TransformerParameters parameters_of_parts(const Transformer& model) {
     parameters.embedding = table + (model.position == PositionKind::Learned ? hidden * model.positions : 0);
     parameters.head = weights_of_norm(model) + (model.tied ? 0 : table);
     parameters.attention = weights_of_attention(model) + (model.post_norms ? 4 : 2) * weights_of_norm(model);
-    parameters.dense = weights_of_mlp(model, model.ffn);
+    parameters.dense = weights_of_mlp(model, hidden, model.ffn);
     parameters.mamba = model.mamba ? weights_of_mamba(model) : 0;
     if (model.experts) {
         const Experts& experts = *model.experts;
         parameters.shared = weights_of_matrix(hidden, experts.count, model.bias) +
-                            (experts.shared_width > 0 ? weights_of_mlp(model, experts.shared_width) : 0);
-        parameters.routed = experts.count * weights_of_mlp(model, experts.width);
+                            (experts.shared_width > 0 ? weights_of_mlp(model, hidden, experts.shared_width) : 0) +
+                            (experts.latent > 0 ? weights_of_matrix(hidden, experts.latent, model.bias) +
+                                                      weights_of_matrix(experts.latent, hidden, model.bias)
+                                                : 0);
+        parameters.routed = experts.count * weights_of_mlp(model, experts.routed_width(model.hidden), experts.width);
     }
     return parameters;
 }

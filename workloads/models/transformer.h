@@ -64,7 +64,14 @@ struct Experts {
     int active = 0;        // routed experts that compute each token
     int width = 0;         // of an expert's MLP
     int shared_width = 0;  // of the MLP that every token takes in addition, 0: none
+    // Width of what routed experts read and write, 0: the hidden size. Else all routed experts of a layer share a
+    // product into this width before them, and a product out of it after them (NVIDIA/Megatron-LM@d98e8a6,
+    // megatron/core/transformer/moe/moe_layer.py, fc1_latent_proj and fc2_latent_proj).
+    int latent = 0;
     bool operator==(const Experts&) const = default;
+
+    // Returns the width of a token on its way to routed experts and back.
+    int routed_width(int hidden) const { return latent > 0 ? latent : hidden; }
 };
 
 struct Transformer {
@@ -121,7 +128,7 @@ struct TransformerParameters {
     std::int64_t attention = 0;  // of a layer with attention and an MLP, with the norms of the layer
     std::int64_t mamba = 0;      // of a layer's Mamba-2, without the layer's norms
     std::int64_t dense = 0;      // of a dense layer's MLP
-    std::int64_t shared = 0;     // of a layer with experts: router and shared MLP
+    std::int64_t shared = 0;     // of a layer with experts: router, shared MLP, products around a latent width
     std::int64_t routed = 0;     // of a layer with experts: all routed experts
     std::int64_t mtp = 0;        // of a module that predicts a further token, without embedding and head
     std::int64_t total = 0;      // of the model

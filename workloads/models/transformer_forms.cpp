@@ -131,6 +131,8 @@ void simplify(Transformer& model) {
     if (!any_form(model.forms, [](const LayerForm& form) { return form.feed == Feed::Experts; }) &&
         !(model.mtp > 0 && model.form_of_mtp().feed == Feed::Experts))
         model.experts.reset();
+    if (model.mtp == 0 && !model.experts)
+        model.mtp_form.reset();
     if (!any_form(model.forms, [](const LayerForm& form) { return form.mixer == Mixer::Window; }))
         model.window = 0;
     std::vector<LayerForm> listed = std::exchange(model.forms, {});
@@ -154,6 +156,7 @@ void read_experts(const Yaml& at, Transformer& model) {
     experts.shared_width =
         number_or(at, {"shared_expert_intermediate_size", "moe_shared_expert_intermediate_size"},
                   std::int64_t{experts.width} * number_or(at, {"n_shared_experts"}, 0, 0, 256), 0, kMostWidth);
+    experts.latent = number_or(at, {"moe_latent_size"}, 0, 0, kMostHidden);
     model.experts = experts;
 }
 
@@ -194,12 +197,13 @@ void read_forms(const Yaml& at, const Family& family, Transformer& model) {
             model.forms.push_back({mixers[layer], with_experts[layer] ? Feed::Experts : family.feed});
     }
     model.mtp = number_or(at, {"num_nextn_predict_layers"}, 0, 0, 16);
+    // Without modules the form is for workload.mtp_layers.
     if (const Yaml further = first_of(at, {"mtp_hybrid_override_pattern", "mtp_layers_block_type"});
-        model.mtp > 0 && further.present()) {
+        further.present() && (model.mtp > 0 || model.experts)) {
         const std::vector<LayerForm> parts = forms_of_pattern(further);
         if (parts.size() == 2 && parts[0].feed == Feed::None && parts[1].mixer == Mixer::None)
             model.mtp_form = LayerForm{parts[0].mixer, parts[1].feed};
-        else
+        else if (model.mtp > 0)
             further.complain(fmt::format("'{}' is not a mixer and an MLP", further.path()), "write \"*E\" or \"*-\"");
     }
     const auto needs = [&](bool (*is_meant)(const LayerForm& form), bool has, const char* key, const char* words) {

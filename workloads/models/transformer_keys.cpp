@@ -74,7 +74,6 @@ constexpr NotCounted kNotCounted[] = {
     {"talker_config", "the part that speaks"},
     {"attn_logit_softcapping", "the cap of attention's scores"},
     {"index_topk", "the choice of keys that attention reads (attention is counted in full)"},
-    {"moe_latent_size", "the smaller width of experts' inputs"},
     {"o_lora_rank", "the compressed output of attention"},
     {"hc_mult", "several residual streams"},
     {"hidden_size_per_layer_input", "an embedding for each layer"},

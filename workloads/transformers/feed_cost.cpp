@@ -51,7 +51,7 @@ SentBytes TransformerLayers::sent_once(double bytes) const {
 double TransformerLayers::expert_messages(double tokens) const {
     const Parallel& parallel = job_.parallel;
     const ExpertDispatcher dispatcher = parallel.program().dispatcher;
-    const double token = kValue * job_.model.hidden;
+    const double token = kValue * job_.model.experts->routed_width(job_.model.hidden);
     if (dispatcher == ExpertDispatcher::DeepEp)
         return parallel.expert_ranks() == 1 ? 0 : 2 * exchange_seconds(sent_once(token * tokens), job_.fabric);
     const double received = token * tokens * job_.model.experts->active * parallel.fullest_expert();
@@ -108,6 +108,25 @@ void TransformerLayers::add_mlp(Sum& sum) const {
     add_dense(sum, per_rank(job_.model.ffn, job_.parallel.tensor), kDenseMlp);
 }
 
+// Adds the products into the width of routed experts before the messages of `tokens`, and out of it after them. Each
+// tensor rank has all of both matrices and multiplies its own tokens (NVIDIA/Megatron-LM@d98e8a6,
+// megatron/core/transformer/moe/moe_layer.py, parallel_mode "duplicated").
+void TransformerLayers::add_latent_products(Sum& sum, double tokens) const {
+    const Transformer& model = job_.model;
+    const double hidden = model.hidden, latent = model.experts->latent;
+    const LinearSeconds into = kernels_.linear(tokens, hidden, latent), out = kernels_.linear(tokens, latent, hidden);
+    const ModuleSet layer = set_of(BlockModule::Experts);
+    sum.products += into;
+    sum.products += out;
+    sum.kernels += 2;
+    sum.repeat(into.forward + kKernelEnds, sum.next_product(layer));
+    sum.save(keeps_input_of(sum, LoraTarget::Fc2) ? kernels_.input_bytes() * tokens * latent : 0, kExperts);
+    sum.output = sum.next_product({});
+    sum.repeat(out.forward + kKernelEnds, joined(layer, sum.output));
+    sum.parameters.dense += 2 * hidden * latent;
+    sum.parameters.add_other(model.bias ? latent + hidden : 0);
+}
+
 void TransformerLayers::add_experts(Sum& sum) const {
     const Transformer& model = job_.model;
     const Parallel& parallel = job_.parallel;
@@ -116,15 +135,16 @@ void TransformerLayers::add_experts(Sum& sum) const {
     if (experts.shared_width > 0)
         add_dense(sum, per_rank(experts.shared_width, parallel.tensor), kSharedExperts);
     sum.output = kOperators;  // copies of a token are added up
-    const double hidden = model.hidden, matrices = model.gated ? 2 : 1;
+    const double hidden = model.hidden, routed_width = experts.routed_width(model.hidden);
+    const double matrices = model.gated ? 2 : 1;
     const double tokens = sum.rows / parallel.tensor;                        // whose experts this device chooses
     const double copies = tokens * experts.active * parallel.expert_tensor;  // whose experts this device has a part of
     const double received = copies * parallel.fullest_expert();  // all ranks wait for the rank with the most tokens
     const double own = per_rank(experts.count, parallel.expert);
     const double width = per_rank(experts.width, parallel.expert_tensor);
     const double forward_before = sum.forward, backward_before = sum.backward;
-    LinearSeconds products = kernels_.experts(own, received / own, hidden, matrices * width);
-    products += kernels_.experts(own, received / own, width, hidden);
+    LinearSeconds products = kernels_.experts(own, received / own, routed_width, matrices * width);
+    products += kernels_.experts(own, received / own, width, routed_width);
     const LinearSeconds routed = products;
     products += kernels_.linear(tokens, hidden, experts.count);
     sum.products += products;
@@ -133,10 +153,10 @@ void TransformerLayers::add_experts(Sum& sum) const {
     const double times = release.experts == ExpertKernels::Grouped ? 1 : own;
     add_activation(sum, received * width, joined(kExperts, set_of(BlockModule::ExpertActivation)), times);
     const double activation = sum.forward - forward_before, activation_back = sum.backward - backward_before;
-    sum.parameters.experts += own * (matrices + 1) * hidden * width;
+    sum.parameters.experts += own * (matrices + 1) * routed_width * width;
     sum.parameters.dense += hidden * experts.count;
     // Copies are put in the order of their experts and back: each is read and written twice in every pass.
-    const double sorting = kernels_.moved(2 * kValue * 2 * copies * hidden / kSorting);
+    const double sorting = kernels_.moved(2 * kValue * 2 * copies * routed_width / kSorting);
     const double kernels = kRouting + 2 * own;  // a product for each expert
     sum.forward += sorting;
     sum.backward += sorting;
@@ -144,7 +164,9 @@ void TransformerLayers::add_experts(Sum& sum) const {
     sum.repeat(products.forward + sorting + kernels * kKernelEnds, kExperts);
     // What messages bring is saved by torchtitan, too.
     const double inputs = keeps_input_of(sum, LoraTarget::Fc1) ? kernels_.input_bytes() : 0;
-    sum.save((kValue + inputs) * received * hidden, set_of(BlockModule::Experts));
+    sum.save((kValue + inputs) * received * routed_width, set_of(BlockModule::Experts));
+    if (experts.latent > 0)
+        add_latent_products(sum, tokens);
     const double messages = expert_messages(tokens);
     const double computing = sum.products.forward + sum.forward;
     const double in_forward = release.overlap.expert ? exposed(messages, computing) : messages;

@@ -89,6 +89,7 @@ private:
     void add_mamba(Sum& sum) const;
     void add_mlp(Sum& sum) const;
     void add_experts(Sum& sum) const;
+    void add_latent_products(Sum& sum, double tokens) const;
     void add_dense(Sum& sum, double width, ModuleSet modules) const;
     void add_activation(Sum& sum, double values, ModuleSet modules, double tensors = 1) const;
     void add_norms(Sum& sum, const LayerForm& form) const;
