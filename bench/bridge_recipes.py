@@ -23,8 +23,11 @@ RECIPES = {
                                                                               ("b300", 2))},
     **{("nemotron-3-nano", device, samples): "none" for device in ("gb300", "gb200", "b300", "h100-sxm-80")
        for samples in (1, 2, 4)},
+    **{("nemotron-3-super", device, 1): "none" for device in ("gb300", "gb200", "b300", "b200")},
 }
-SAVES_ALL = ("gpt-oss-120b", "gb200", "mxfp8")  # its recipe in bf16 does not
+# By model, device and precision, where recipes of other precisions say otherwise.
+OF_PRECISION = {("gpt-oss-120b", "gb200", "mxfp8"): "none", ("nemotron-3-super", "b300", "nvfp4"): "layernorm+moe_act",
+                ("nemotron-3-super", "b200", "mxfp8"): "layernorm+moe_act"}
 # By model and device, where all recipes of both have other degrees than the row.
 NEAREST = {("deepseek-v3", "b300"): "mla_up_proj"}
 # Of container 25.09, by model and device.
@@ -33,6 +36,10 @@ OF_2509 = {
     ("deepseek-v3", "h100-sxm-80"): "mla_up_proj+mlp",
 }
 
+
+# Modules that predict a further token (recipes/nemotronh/h100/nemotron_3_super.py, mtp_num_layers). The recipe's two modules
+# have the same weights, here each has its own.
+FURTHER_TOKENS = {"nemotron-3-super": 2}
 
 # Blocks of stages by model and the number of stages of all devices (recipes/deepseek/h100/deepseek_v3.py and kimi_k2.py at
 # 067f987df, and for container 25.09 deepseek_v3_llm_pretrain.py).
@@ -74,6 +81,5 @@ def recompute(row):
         return OF_2509.get((model, device), "none")
     if "bridge-26" not in row["group"]:
         return None
-    if (model, device, row.get("precision")) == SAVES_ALL:
-        return "none"
-    return RECIPES.get((model, device, row.get("micro_batch_sequences")), NEAREST.get((model, device)))
+    recipe = RECIPES.get((model, device, row.get("micro_batch_sequences")), NEAREST.get((model, device)))
+    return OF_PRECISION.get((model, device, row.get("precision")), recipe)

@@ -96,9 +96,6 @@ RECIPES_OF_EXPERTS = {("qwen3-235b-a22b", "h100-sxm-80"): {"dispatcher": "all-to
 # llama3_70b.py of NVIDIA-NeMo/NeMo, performance_mode), which do not divide the state of the optimizer.
 LORA_RANKS = {32: 8, 80: 16}
 
-# Models whose layers a config.json does not describe here.
-NOT_EXPRESSED = {"nemotron-3-super": "experts in a latent space narrower than the hidden size, with two further tokens"}
-
 NUMBERS = (*NAMES, "gpus", "gpus_per_host", "sequence_tokens", "micro_batch_sequences", "global_batch_sequences",
            "micro_batches", "tokens_per_batch", "tensor", "pipeline", "context", "expert", "expert_tensor",
            "data", "chunks", "zero")
@@ -196,7 +193,7 @@ def model_of(row, models):
         if row["model"] in cluster_sources.CONFIGS:
             return with_dimensions(cluster_sources.CONFIGS[row["model"]], given), None
         if row["model"] not in models:
-            raise Unexpressed(NOT_EXPRESSED.get(row["model"], f"no facts of the model {row['model']}"))
+            raise Unexpressed(f"no facts of the model {row['model']}")
         preset = models[row["model"]]
         changed = with_dimensions(preset, given)
         return changed, row["model"] if changed == preset else None
@@ -466,8 +463,10 @@ def describe_layers(row):
 
 
 def further_tokens(row, model):
-    """Modules that predict a further token, which rows do not print: DeepSeek-V3 has one where the source's count of FLOPs per
-    token is nearer to the count with it."""
+    """Modules that predict a further token, which rows do not print: those of the recipe. DeepSeek-V3 has one where the source's
+    count of FLOPs per token is nearer to the count with it."""
+    if row.get("model") in bridge_recipes.FURTHER_TOKENS:
+        return bridge_recipes.FURTHER_TOKENS[row["model"]]
     counted = row.get("source_flops_per_token")
     if not counted or not str(model["model_type"]).startswith("deepseek_v3"):
         return 0

@@ -60,7 +60,9 @@ def layer_weights(config):
     ffn = value_of(config, NAMES["ffn"]) or hidden * config.get("expansion_ratio", 4)
     width = config.get("moe_intermediate_size", ffn)
     shared = config.get("moe_shared_expert_intermediate_size") or width * config.get("n_shared_experts", 0)
-    experts = matrices * hidden * (width * config.get("num_experts_per_tok", 0) + shared) + hidden * value_of(config, EXPERTS, 0)
+    latent = config.get("moe_latent_size") or 0  # routed experts read and write this width, after a product and before another
+    routed = matrices * (latent or hidden) * width * config.get("num_experts_per_tok", 0) + 2 * hidden * latent
+    experts = routed + matrices * hidden * shared + hidden * value_of(config, EXPERTS, 0)
     return attention, matrices * hidden * ffn, experts
 
 

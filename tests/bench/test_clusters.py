@@ -214,10 +214,18 @@ class Guesses(unittest.TestCase):
         row = {**ROW, "recompute": "as in the recipe, not printed", "device": "b300", "model": "deepseek-v3"}
         for group, model, words, is_open in (("bridge-2604", "deepseek-v3", "mla_up_proj", True),
                                              ("bridge-2604", "kimi-k2", None, False),
+                                             ("bridge-2604", "nemotron-3-super", "none", False),
                                              ("bridge-2509", "qwen3-30b-a3b", "none", True)):
             changed = {**row, "group": group, "model": model}
             self.assertEqual(cluster_guesses.bridge_recipes.recompute(changed), words)
             self.assertEqual(cluster_guesses.bridge_recipes.is_open(changed), is_open)
+
+
+    def test_a_recipe_may_depend_on_the_precision(self):
+        row = {"group": "bridge-2604", "model": "nemotron-3-super", "device": "b300", "micro_batch_sequences": 1}
+        recompute = cluster_guesses.bridge_recipes.recompute
+        self.assertEqual([recompute({**row, "precision": precision}) for precision in ("mxfp8", "nvfp4")],
+                         ["none", "layernorm+moe_act"])
 
 
 class Sources(unittest.TestCase):
@@ -385,6 +393,24 @@ class Models(unittest.TestCase):
         scan = 4 * (2 * 2 * 3 + 4 * 2 * 4) + 4 * 2 * 2 * 4 * 3  # 4 tokens of a chunk in the mean; into states and out of them
         weights = 2 * mamba + 4 * 8 * 8 + 2 * 8 * 6 + 2 * 8 * (2 * 6 + 10) + 8 * 4 + 8 * 16
         self.assertEqual(model_flops.flops_per_token(model, 10), 6 * weights + 3 * 2 * scan + 6 * 8 * 10)
+
+    def test_routed_experts_have_a_width_of_their_own(self):
+        model = {"model_type": "nemotron_h", "hidden_size": 8, "num_hidden_layers": 1, "hybrid_override_pattern": "E",
+                 "num_attention_heads": 2, "intermediate_size": 6, "vocab_size": 16, "n_routed_experts": 4,
+                 "num_experts_per_tok": 2, "moe_intermediate_size": 6, "moe_shared_expert_intermediate_size": 10,
+                 "moe_latent_size": 3}
+        weights = 2 * 3 * 2 * 6 + 2 * 8 * 3 + 2 * 8 * 10 + 8 * 4 + 8 * 16
+        self.assertEqual(model_flops.flops_per_token(model, 10), 6 * weights)
+
+    def test_the_recipe_says_how_many_further_tokens_nemotron_predicts(self):
+        models = model_flops.read_models(BENCH.parent / "workloads" / "models" / "transformers.yaml")
+        if not models:
+            self.skipTest("no presets")
+        row = {**ROW, "model": "nemotron-3-super", "sequence_tokens": 8192}
+        config, _, flops = cluster_rows.describe(row, models)
+        self.assertEqual(config["workload"], {"model": "nemotron-3-super", "sequence_length": 8192, "mtp_layers": 2})
+        # 783 TFLOP/s for 9243 tokens per second, of the table itself
+        self.assertAlmostEqual(flops / 8192 / (783e12 / 9243), 1, delta=0.01)
 
     def test_presets_have_their_published_sizes(self):
         models = model_flops.read_models(BENCH.parent / "workloads" / "models" / "transformers.yaml")
