@@ -257,6 +257,14 @@ std::string no_pairs(const Config&, const Plan* plan) {
     return "no two tasks of the plan overlap";
 }
 
+std::string no_pairs_of_schedule(const Config& config, const Plan* plan) {
+    if (config.pipeline.schedule.ends_with(".csv"))
+        return "the plan is in a file";
+    if (!schedule_of(config).takes_pairs)
+        return fmt::format("schedule {} has no choice of pairs", config.pipeline.schedule);
+    return config.pipeline.options.pairs ? no_pairs(config, plan) : "";
+}
+
 std::string no_transfers(const Config&, const Plan* plan) {
     return has_transfers(*plan) ? "" : "no message goes between devices";
 }
@@ -371,6 +379,7 @@ constexpr KeyRow kKeys[] = {
     {"pipeline.effort", Read::ByPlans, no_auto},
     {"pipeline.micro_batch_order", Read::ByPlans, no_order_of_lengths},
     {"pipeline.current_plan", Read::ByPlans, no_auto},
+    {"pipeline.pairs", Read::ByPlans, no_pairs_of_schedule},
     {"pipeline.pair_exposed", Read::ByPlans, no_pairs},
     {"workload.overlapped_forward_backward", Read::ByPlans, no_pairs},
     {"pipeline.recompute_layers", Read::ByPlans, no_recomputed_layers},

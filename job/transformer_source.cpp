@@ -98,14 +98,16 @@ int common_grain(const std::vector<std::vector<TransformerJob>>& jobs) {
     return grain;
 }
 
-// Returns by stage whose B its F meets in pairs: with two stages on a device, of the device's other stage.
+// Returns by stage with whose B a pair of its F is counted. In a V and in both directions an F meets the B of the second
+// stage of its device. In interleaved pairs it meets the B of every stage of its device: counted with the B of its own
+// stage, a round of pairs takes as long.
 std::vector<int> partners_of(const Shape& shape) {
     std::vector<int> partners;
     for (int stage = 0; stage < shape.stages; ++stage) {
         const std::vector<int> on_device = shape.stages_of(shape.devices_of(stage).front());
-        partners.push_back(on_device.size() != 2        ? stage
-                           : on_device.front() == stage ? on_device.back()
-                                                        : on_device.front());
+        const int opposite = shape.stages - 1 - stage;
+        const bool is_mirrored = on_device.size() == 2 && on_device.front() + on_device.back() == shape.stages - 1;
+        partners.push_back(is_mirrored ? opposite : stage);
     }
     return partners;
 }

@@ -6,18 +6,32 @@
 
 namespace pw::megatron {
 
-bool overlaps_experts(const ExportedPlan& plan) { return plan.release.overlap.expert && plan.parallel.expert > 1; }
+namespace {
+
+// Whether the plan has the combined 1F1B of megatron/core/pipeline_parallel/combined_1f1b.py.
+bool has_pairs(const ExportedPlan& plan) {
+    return plan.pipeline.options.pairs && plan.schedule != nullptr && plan.schedule->takes_pairs;
+}
+
+}  // namespace
+
+bool overlaps_experts(const ExportedPlan& plan) {
+    return (plan.release.overlap.expert || has_pairs(plan)) && plan.parallel.expert > 1;
+}
 
 std::optional<Refusal> refused_expert_overlap(const ExportedPlan& plan) {
     if (plan.release.overlap.expert && plan.parallel.expert == 1 && plan.parallel.expert_tensor > 1)
         return Refusal{"parallel.overlap", "Megatron-LM overlaps messages of experts only with expert parallelism",
                        "write parallel.expert above 1, or remove expert"};
+    if (has_pairs(plan) && plan.parallel.expert == 1)
+        return Refusal{"pipeline.pairs", "Megatron-LM runs pairs of passes only with expert parallelism",
+                       "write parallel.expert above 1, or remove the key"};
     if (!overlaps_experts(plan))
         return std::nullopt;
     if (recomputes_blocks(plan))
         return Refusal{"parallel.recompute",
                        "Megatron-LM recomputes no blocks while messages of experts overlap passes",
-                       "write recompute: none or selective, or remove expert from parallel.overlap"};
+                       "write recompute: none or selective, or remove pipeline.pairs and expert of parallel.overlap"};
     if (plan.parallel.pipeline > 1 && plan.chunks() == 1)
         return Refusal{"parallel.overlap", "Megatron-LM overlaps messages of experts in interleaved pipelines only",
                        "write schedule: interleaved, or remove expert"};

@@ -199,11 +199,14 @@ std::optional<Refusal> refused_schedule_of_titan(const ExportedPlan& plan) {
     Setup usual = plan.setup;
     usual.pipeline.options.drain = ScheduleOptions::Drain::Own;
     usual.pipeline.options.group = 0;
-    const bool may_differ =
-        usual.pipeline.options.drain != plan.pipeline.options.drain || plan.pipeline.options.group > 0;
+    usual.pipeline.options.pairs = false;
+    const ScheduleOptions& options = plan.pipeline.options;
+    const bool may_differ = usual.pipeline.options.drain != options.drain || options.group > 0 || options.pairs;
     if (!may_differ || make_plan(usual, {}, 1).order == make_plan(plan.setup, {}, 1).order)
         return std::nullopt;
-    return Refusal{plan.pipeline.options.group > 0 ? "pipeline.group" : "pipeline.drain",
+    return Refusal{options.pairs       ? "pipeline.pairs"
+                   : options.group > 0 ? "pipeline.group"
+                                       : "pipeline.drain",
                    fmt::format("{} has one order of {} for each number of micro-batches", kTitan,
                                plan.schedule->elsewhere.pytorch),
                    "remove the key"};

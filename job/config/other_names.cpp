@@ -90,6 +90,7 @@ constexpr OtherName kOtherNames[] = {
     {"dp", "pipeline.replicas"},
     {"dp_size", "pipeline.replicas"},
     {"microbatch_group_size_per_vp_stage", "pipeline.group"},
+    {"overlap_moe_expert_parallel_comm", "pipeline.pairs"},
     {"tensor_model_parallel_size", "parallel.tensor"},
     {"tensor_parallel_degree", "parallel.tensor"},
     {"tp", "parallel.tensor"},

@@ -220,6 +220,9 @@ constexpr ConfigKey kPipelineKeys[] = {
      "gpipe (`fifo`), bfs (`lifo`): the order of the backwards"},
     {"group", if_given(integer_key<kPipeline, &Pipeline::options, &ScheduleOptions::group>(1, kMostBatches)),
      KeyShown::IfSet, "PyTorch's rule", "interleaved, zb1p: micro-batches per group, by Megatron's rule"},
+    {"pairs", flag_key<kPipeline, &Pipeline::options, &ScheduleOptions::pairs>(), KeyShown::IfSet, "",
+     "interleaved: after a forward more, each forward runs in a [pair](schedules.md#pairs) with the backward after it, "
+     "as in Megatron-Core's combined 1F1B"},
     {"activations",
      if_given(integer_key<kPipeline, &Pipeline::options, &ScheduleOptions::activations>(1, kMostBatches)),
      KeyShown::IfSet, "the devices' memory, else the number of devices",

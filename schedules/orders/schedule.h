@@ -21,6 +21,7 @@ struct ScheduleOptions {
     // The order of the backwards after all forwards. Own is the schedule's default.
     enum class Drain { Own, Fifo, Lifo } drain = Drain::Own;
     int group = 0;        // interleaved: micro-batches per group by Megatron's rule, or 0: PyTorch's rule
+    bool pairs = false;   // interleaved: forwards run in pairs with backwards
     int activations = 0;  // auto: the most micro-batches whose activations a device holds, or 0: by its memory
     // auto: what it shortens, the step of all devices, or the longest time from a device's own start to its own end
     enum class Aim { Step, Span } aim = Aim::Step;
@@ -96,6 +97,7 @@ struct Schedule {
     std::string_view one_stage = {};  // looped: the schedule that it equals with one stage on each device
     bool trains = true;               // has backwards, or else forwards only
     std::string_view option = {};     // the key of `pipeline` that only some schedules read
+    bool takes_pairs = false;         // reads ScheduleOptions::pairs
     int slices = 0;            // of each micro-batch unless the config says otherwise, 0: whole micro-batches only
     bool needs_costs = false;  // orders by times or bytes, so that costs are computed first
     bool usual = false;        // programs that train on clusters have it, and searches for them try it

@@ -71,6 +71,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{kMlp, "workload.path=nowhere", "workload.path", "dataset: synthetic has no files"},
                     Case{kFile, "cluster.compute=1 TFLOP/s", "cluster.compute", "has its own times"},
                     Case{kUniform, "cluster.memory_bandwidth=1 TB/s", "cluster.memory_bandwidth", "its own times"},
+                    Case{kMlp, "pipeline.pairs=true", "pipeline.pairs", "schedule 1f1b has no choice of pairs"},
                     Case{kMlp, "pipeline.drain=lifo", "pipeline.drain", "1f1b does not read it (gpipe and bfs do)"},
                     Case{kMlp, "pipeline.group=4", "pipeline.group", "(interleaved and zb1p do)"},
                     Case{kMlp, "pipeline.slice_lengths=time", "pipeline.slice_lengths",

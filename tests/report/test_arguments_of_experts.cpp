@@ -34,6 +34,29 @@ TEST(TrainingArguments, OfMegatronHaveTheWidthOfExpertsInputs) {
     EXPECT_FALSE(contains(text_for("megatron-lm", "mixtral-8x7b", "expert: 8, zero: 1", "mini_batch: 64"), "latent"));
 }
 
+// Megatron-LM's combined 1F1B (combined_1f1b.py) needs several stages on a rank and experts on several ranks.
+TEST(TrainingArguments, HavePairsOfInterleavedPasses) {
+    const auto written = [](const std::string& parallel, const std::string& pipeline) {
+        return text_for("megatron-lm", "mixtral-8x7b", "pipeline: 4, zero: 1, " + parallel,
+                        "schedule: interleaved, mini_batch: 64, " + pipeline);
+    };
+    const auto refused = [](const std::string& program, const std::string& model, const std::string& parallel,
+                            const std::string& pipeline) {
+        return refusal_of(program, model, "pipeline: 4, " + parallel,
+                          "schedule: interleaved, mini_batch: 64, " + pipeline);
+    };
+    EXPECT_TRUE(has_line(written("expert: 8", "stages: 8, pairs: true"), "--overlap-moe-expert-parallel-comm"));
+    EXPECT_FALSE(contains(written("expert: 8", "stages: 8"), "--overlap-moe"));
+    EXPECT_FALSE(contains(written("expert: 8", "stages: 8, pairs: false"), "--overlap-moe"));
+    expect_says(refused("megatron-lm", "mixtral-8x7b", "zero: 1", "stages: 8, pairs: true"),
+                {"runs pairs of passes only with expert parallelism", "pairs: true", "write parallel.expert above 1"});
+    expect_says(refused("megatron-lm", "mixtral-8x7b", "zero: 1, expert: 8, recompute: full", "stages: 8, pairs: true"),
+                {"recomputes no blocks while messages of experts overlap passes", "remove pipeline.pairs"});
+    expect_says(
+        refused("torchtitan", "qwen3-30b-a3b", "zero: 3, expert: 4, release: torchtitan", "stages: 8, pairs: true"),
+        {"one order of Interleaved1F1B", "pairs: true", "remove the key"});
+}
+
 // Parts of experts and dispatchers. Without expert parallelism, ranks that gather tokens need no all-to-all.
 TEST(TrainingArguments, HavePartsOfExperts) {
     const auto megatron = [](const std::string& parallel) {

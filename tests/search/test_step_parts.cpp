@@ -138,6 +138,20 @@ TEST(StepParts, CountMessagesThatPairsHide) {
     EXPECT_FALSE(predicted(kDualPipe, {"pipeline.pair_exposed=0.5"}).job.costs.stage[3].pair.has_value());
 }
 
+// Two stages on each of 16 devices: the last rank has most pairs, 2 x 120 less 25 forwards of its warm-up.
+TEST(StepParts, CountMessagesThatInterleavedPairsHide) {
+    const std::vector<std::string> interleaved = {"pipeline.schedule=interleaved", "pipeline.stages=32",
+                                                  "pipeline.group=24"};
+    std::vector<std::string> pairs = interleaved;
+    pairs.push_back("pipeline.pairs=true");
+    const Predicted sequential = predicted(kDualPipe, interleaved), hidden = predicted(kDualPipe, pairs);
+    expect_parts(hidden.parts(), hidden.report.metrics.step_time, "hidden");
+    const auto messages = [](const Predicted& made) { return static_cast<double>(made.parts()[StepPart::Experts]); };
+    EXPECT_LT(hidden.report.metrics.step_time, sequential.report.metrics.step_time);
+    EXPECT_LT(messages(hidden), messages(sequential));
+    EXPECT_GT(messages(hidden), (1 - 215.0 / 240 * (1 - 0.126)) * messages(sequential));
+}
+
 constexpr const char* kSmallCluster = R"(
 workload: {model: llama-3.2-1b, sequence_length: 4096}
 cluster: {hosts: 2, devices_per_host: 4, device: h100-sxm-80, between: {link: ndr400, adapters: 4}}
