@@ -36,8 +36,9 @@ std::optional<Tried> tried(const Numbers& own, const Space& space) {
         fmt::format("parallel={{tensor: {}, pipeline: {}, context: {}, expert: {}, expert_tensor: {}, zero: {}, "
                     "recompute: {}}}",
                     own.tensor, own.pipeline, own.context, own.expert, own.expert_tensor, own.zero, own.recompute),
-        fmt::format("pipeline={{schedule: {}, stages: {}, mini_batch: {}, micro_batch_size: {}{}}}", own.order.schedule,
-                    own.pipeline * own.order.chunks, space.mini_batch, own.size,
+        fmt::format("pipeline={{schedule: {}, stages: {}, mini_batch: {}, micro_batch_size: {}{}{}}}",
+                    own.order.schedule, own.pipeline * own.order.chunks, space.mini_batch, own.size,
+                    space.pipeline_keys.empty() ? "" : ", " + space.pipeline_keys,
                     own.order.slices == 1
                         ? ""
                         : fmt::format(", slices: {}, slice_lengths: {}", own.order.slices, own.order.lengths))};
@@ -103,7 +104,7 @@ std::vector<Tried> every_plan(const Space& space) {
 }
 
 void expect_the_same(const Space& space) {
-    const SearchResult result = search_cluster(load(space.base));
+    const SearchResult result = search_cluster(load(space.base, {fmt::format("pipeline={{{}}}", space.pipeline_keys)}));
     std::vector<Tried> all = every_plan(space);
     EXPECT_GT(all.size(), 100u);
     const std::size_t tried = all.size();

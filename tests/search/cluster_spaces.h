@@ -23,6 +23,7 @@ struct Space {
     std::vector<std::string> recompute;
     std::vector<Ordered> schedules;
     std::vector<int> expert_tensor = {1};
+    std::string pipeline_keys = {};  // of `base` and of every config: "pairs: true"
 };
 
 struct Tried {

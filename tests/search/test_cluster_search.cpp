@@ -93,6 +93,17 @@ TEST(ClusterSearch, FindsTheBestOfEveryConfig) {
 
 TEST(ClusterSearch, FindsTheBestOfEveryConfigWithExperts) { expect_the_same(space_with_experts()); }
 
+TEST(ClusterSearch, FindsTheBestOfEveryConfigWithPairs) {
+    Space space = space_with_experts();
+    space.base.replace(space.base.find("chunks: [1]"), 11, "context: [1], chunks: [1, 2]");
+    space.base.replace(space.base.find("pipeline: [1, 2, 4]"), 19, "pipeline: [2, 4]");
+    space.schedules.push_back({"interleaved", 2});
+    space.context = {1};
+    space.pipeline = {2, 4};
+    space.pipeline_keys = "pairs: true";
+    expect_the_same(space);
+}
+
 TEST(ClusterSearch, FindsTheBestOfEveryConfigOfAHybrid) { expect_the_same(space_of_hybrid()); }
 
 // Every division of 52 layers among two stages, against what the search bounds and finds.
