@@ -210,6 +210,13 @@ TEST(TransformerFamilies, OfNemotron3SuperHaveThePublishedParameters) {
     EXPECT_EQ(parameters_of(model).total, blocks + tables + module);
 }
 
+// 550B parameters, and 55B for a token without the table of the embedding (NVIDIA Nemotron 3 Ultra 550B-A55B).
+TEST(TransformerFamilies, OfNemotron3UltraHaveThePublishedParameters) {
+    const TransformerParameters parameters = parameters_of(*find_transformer("nemotron-3-ultra"));
+    EXPECT_NEAR(static_cast<double>(parameters.total), 550e9, 1e9);
+    EXPECT_NEAR(static_cast<double>(parameters.active - parameters.embedding), 55e9, 0.1e9);
+}
+
 // DeepSeek-V3's module has 11.5B parameters of its own (deepseek-ai/DeepSeek-V3, README_WEIGHTS.md), 14B with embedding
 // and head. By hand: a layer with experts, three norms, and a product from 14336 to 7168.
 TEST(TransformerFamilies, CountTheModulesOfFurtherTokens) {
