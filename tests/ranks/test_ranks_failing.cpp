@@ -116,12 +116,12 @@ if [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 2 ] && mkdir "$victim.killed" 2>/dev
 fi
 exec "$@"
 )sh");
-    const Json whole = run_well("run four.yaml --steps 200 --json").json();
+    const Json whole = run_well("run four.yaml --steps 80 --json").json();
     binary_ = GetParam().binary;
     for (const char* victim : {"rank", "launcher"}) {
         setenv("victim", victim, 1);
         const Said said =
-            run(fmt::format("launch -n 4 --launcher 'sh ./launcher.sh' four.yaml --steps 200 --json --checkpoint "
+            run(fmt::format("launch -n 4 --launcher 'sh ./launcher.sh' four.yaml --steps 80 --json --checkpoint "
                             "{}.kept --checkpoint-every 1 --keep 1000",
                             victim));
         ASSERT_EQ(said.code, 0) << said.err;

@@ -251,7 +251,7 @@ Found best_of(const Job& job, const SmallPipeline& drawn, Random& random) {
 int cases() {
     if (const char* const count = std::getenv("PIPEWRIGHT_ORDERS"))
         return std::atoi(count);
-    return soaks() ? 20'000 : kSanitized ? 60 : 150;
+    return soaks() ? 20'000 : kSanitized ? 60 : 50;
 }
 
 TEST(ProvenOrders, AreNeverLongerThanAnyOrder) {

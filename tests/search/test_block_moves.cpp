@@ -5,6 +5,7 @@
 #include "search/clusters/cluster_search.h"
 #include "tests/search/divisions.h"
 #include "tests/support/config_text.h"
+#include "tests/support/thoroughness.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -23,10 +24,14 @@ TEST(BlockMoves, FindNearlyTheFastestDivision) {
         const char *schedule, *memory;
         int pipeline, chunks;
     };
-    int unequal = 0;
+    int unequal = 0, tried = 0;
+    OneIn some(2);
     for (const auto& [schedule, memory, pipeline, chunks] :
          {Case{"1f1b", "80 GB", 4, 1}, Case{"1f1b", "17 GB", 4, 1}, Case{"zb-h1", "80 GB", 4, 1},
           Case{"interleaved", "80 GB", 2, 2}, Case{"v-half", "80 GB", 2, 2}, Case{"1f1b", "80 GB", 2, 1}}) {
+        if (!some.picks())
+            continue;
+        ++tried;
         const std::string base = fmt::format(
             R"(
 workload: {{model: llama-3.2-1b, sequence_length: 4096}}
@@ -37,14 +42,15 @@ search: {{mini_batch: 8, tensor: [1], pipeline: [{}], context: [1], chunks: [{}]
 )",
             pipeline, memory, pipeline, chunks, schedule);
         SCOPED_TRACE(base);
-        const SearchResult result = search_cluster(load(base));
+        const Config config = load(base);
+        const SearchResult result = search_cluster(config);
         Ns best = std::numeric_limits<Ns>::max(), even = best;
         const int stages = pipeline * chunks;
         for_each_division(16, stages, [&](const std::vector<int>& blocks) {
             PlanChoice choice = result.plans.front().choice;
             choice.blocks = blocks;
             Notices notices;
-            const Report report = predicted_report(make_job(setup_of(load(base), choice), notices), false);
+            const Report report = predicted_report(make_job(setup_of(config, choice), notices), false);
             if (!fits(report))
                 return;
             best = std::min(best, report.metrics.step_time);
@@ -58,7 +64,7 @@ search: {{mini_batch: 8, tensor: [1], pipeline: [{}], context: [1], chunks: [{}]
         EXPECT_LE(static_cast<double>(result.best()->step_time), 1.005 * static_cast<double>(best));
         unequal += result.best()->step_time < even;
     }
-    EXPECT_GE(unequal, 4);
+    EXPECT_GE(3 * unequal, 2 * tried);
 }
 
 }  // namespace

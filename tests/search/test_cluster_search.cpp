@@ -194,11 +194,14 @@ TEST(ClusterSearch, BalancesBlocksOfOrdersByCosts) {
 // The bounds of every choice, against its simulated plan.
 TEST(ClusterSearch, BoundsEveryPlan) {
     int bounded = 0, sliced = 0;
+    OneIn some(5);
     for (const char* schedules : {"all", "[1f1b, interleaved, gpipe, naive]"}) {
         const Config config =
             load(kSmall, {fmt::format("search.schedules={}", schedules), "search.zero=[1, 3]",
                           "search.recompute=[none]", "search.micro_batch_sizes=[1, 4]", "pipeline.effort=0.1"});
         for (const PlanChoice& choice : cluster_choices(config)) {
+            if (!some.picks())
+                continue;
             Notices notices;
             Job job;
             try {
@@ -223,8 +226,8 @@ TEST(ClusterSearch, BoundsEveryPlan) {
             ++bounded;
         }
     }
-    EXPECT_GT(bounded, 200);
-    EXPECT_GT(sliced, 50);
+    EXPECT_GT(bounded, 40);
+    EXPECT_GT(sliced, 10);
 }
 
 TEST(ClusterSearch, DoesNotDependOnThreads) {

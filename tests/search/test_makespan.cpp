@@ -115,7 +115,7 @@ protected:
 
     std::vector<Ns> least_;  // of the rounds that have a plan
     // Rounds with more splits of all choices are not tried: they are few, and would take most of the time.
-    int most_splits_ = soaks() ? kAnyNumber : 1000;
+    int most_splits_ = soaks() ? kAnyNumber : 500;
     bool freezes_ = false;  // some of the first layers
 
 private:
@@ -191,7 +191,7 @@ TEST_P(Makespan, IsTheLeastWhereLayersAreFrozen) {
     if (GetParam() != kBidirectional.name && schedule_named(GetParam()).asynchronous())
         return;  // refuses frozen layers
     freezes_ = true;
-    expect_the_least(20266u, soaks() ? 40 : 4, [](const Profile&, const Config&) {});
+    expect_the_least(20266u, soaks() ? 40 : 2, [](const Profile&, const Config&) {});
     expect_the_least(20267u, soaks() ? 12 : 1, [](Profile& profile, Config& config) {
         profile.dispatch.median = 30;
         config.cluster.dispatcher = ClusterConfig::Dispatcher::PerHost;
@@ -343,7 +343,7 @@ protected:
     std::vector<Ns> least_with(SearchConfig::Replicas replicas, bool shard_optimizer, Bytes sum_bucket) {
         Random random(79);
         most_splits_ = kAnyNumber;  // the same rounds with and without replicas
-        expect_the_least(20265u, soaks() ? 12 : 2, [&](const Profile&, Config& config) {
+        expect_the_least(20265u, soaks() ? 12 : 1, [&](const Profile&, Config& config) {
             config.cluster.devices.assign(4, config.cluster.devices.front());
             if (pick(random, 0, 1))
                 config.cluster.devices[1].speed = 0.7, config.cluster.devices[2].speed = 1.4;

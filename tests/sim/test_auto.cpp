@@ -345,7 +345,7 @@ Costs uneven(Random& random, int p, int chunks) {
 
 TEST(Auto, KeepsItsLimitsAndIsNeverLongerThanSchedulesThatFit) {
     Random random(7);
-    for (int round = 0; round < std::max(1, rounds(6)); ++round) {
+    for (int round = 0; round < std::max(1, rounds(3)); ++round) {
         const Schedule& schedule = schedule_by_costs(round);
         const int p = devices_for(schedule, pick(random, 3, soaks() ? 8 : 6)), m = pick(random, 6, soaks() ? 32 : 16);
         const int v = schedule.chunks;

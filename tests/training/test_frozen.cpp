@@ -26,7 +26,7 @@ namespace pw {
 namespace {
 
 TEST(Frozen, EveryScheduleEqualsItsOracle) {
-    OneIn some(3);
+    OneIn some(7);
     for (const Schedule& schedule : schedules())
         for (const char* frozen : {"[fc1]", "[fc2]", "[fc3]", "[fc1, fc2]"})
             for (const char* more : {"transfer.receive=deferred", "training.optimizer=adamw", "pipeline.recompute=all",
@@ -42,7 +42,7 @@ TEST(Frozen, EveryScheduleEqualsItsOracle) {
 }
 
 TEST(Frozen, EveryModelHasTheNumbersOfOneDevice) {
-    OneIn some(7);
+    OneIn some(17);
     for (const FrozenModels& subject : frozen_models())
         for (const Names& frozen : subject.frozen)
             for (const char* backend : {"run.backend=reference", "run.backend=cpu"}) {
@@ -79,7 +79,7 @@ TEST(Frozen, EmulatedRunsEqualTheirOracles) {
 // layers must have: the same weights of trained layers, and the same running averages of all layers, as PyTorch's
 // requires_grad = False has in training mode. The frozen parameters are those before the step.
 TEST(Frozen, TrainedLayersMoveAsIfAllWereTrained) {
-    OneIn some_of(5);
+    OneIn some_of(11);
     for (const FrozenModels& subject : frozen_models())
         for (const char* backend : {"run.backend=reference", "run.backend=cpu"}) {
             const Names set{"cluster.devices=2", std::string("pipeline.split=") + subject.splits[0], backend,
@@ -181,7 +181,7 @@ TEST(Frozen, GradientsAreDerivatives) {
 }
 
 TEST(Frozen, TakesThePredictedMemory) {
-    OneIn some(5);
+    OneIn some(11);
     for (const FrozenModels& subject : frozen_models()) {
         const Execution whole(subject.yaml, {"cluster.devices=1"}, subject.whole);
         const Profile profile = measured(whole, whole.job().setup.pipeline.micro_batch_size);

@@ -33,7 +33,7 @@ std::vector<std::string> offloading(const std::string& layers, int ahead, bool b
 
 TEST(OffloadedLayers, OfAnMlpGiveTheSameNumbersAndThePredictedMemory) {
     Random random(12);
-    OneIn some(2);
+    OneIn some(4);
     for (const char* backend : {"reference", "cpu", "emulated"})
         for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "interleaved", "pipedream"}) {
             if (!some.picks())
@@ -108,7 +108,7 @@ bool stores(const Job& job) {
 // The states leave in every step, and come back with the values of the step before.
 TEST(OffloadedStates, OfAnMlpGiveTheSameNumbersAndThePredictedMemory) {
     Random random(14);
-    OneIn some(2);
+    OneIn some(5);
     for (const char* backend : {"reference", "cpu", "emulated"})
         for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "interleaved"})
             for (const char* optimizer : {"sgd", "adamw"}) {
