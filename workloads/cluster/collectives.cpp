@@ -102,9 +102,12 @@ double across_seconds(Collective kind, double bytes, const RankGroup& group, int
     double bandwidth = way_out_of_device(fabric) * in_domain;
     if (in_domain > 1)
         bandwidth = std::min(bandwidth, kShare * fabric.inside.bandwidth);
+    // A tree of domains with a chain in each, and a ring through all ranks (NVIDIA/nccl, src/graph/tuning.cc).
     const bool reduces = kind == Collective::AllReduce;
-    const double hops = reduces ? 2 * std::ceil(std::log2(domains)) : domains - 1;  // a tree, a ring
-    return kFixed + hops * hop + (reduces ? 2 : 1) * bytes * moved_share(group.ranks) / bandwidth;
+    const double hops = reduces ? 2 * std::ceil(std::log2(domains)) : domains - 1;
+    const double steps = reduces ? 2 * (in_domain - 1) : group.ranks - domains;  // between neighbours of a domain
+    const double step = static_cast<double>(fabric.inside.latency) * 1e-9;
+    return kFixed + hops * hop + steps * step + (reduces ? 2 : 1) * bytes * moved_share(group.ranks) / bandwidth;
 }
 
 }  // namespace
