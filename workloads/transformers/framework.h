@@ -55,8 +55,11 @@ struct LossBytes {
     double forward, backward;  // moved
     double saved, scratch;     // from the forward to the backward, and during the latter
 };
-// Megatron-LM works in place: logits in bf16 and probabilities in fp32 are saved, the gradient in bf16 is new.
-inline constexpr LossBytes kLossInPlace{32, 22, 6, 2};
+// Megatron-LM works in place (megatron/core/tensor_parallel/cross_entropy.py at 00611e6). The forward makes logits
+// fp32 (6 bytes), takes their maximum (4), subtracts it (8), takes exponentials (8), sums (4) and divides (8). The
+// backward scales the probabilities (8) and makes the gradient bf16 (6). Logits in bf16 and probabilities in fp32 are
+// saved, the gradient in bf16 is new.
+inline constexpr LossBytes kLossInPlace{38, 14, 6, 2};
 // One kernel reads logits twice and writes the gradient over them.
 inline constexpr LossBytes kFusedLoss{10, 4, 4, 2};
 // PyTorch's cross_entropy keeps logits in bf16 and fp32 and their log-probabilities, and makes two gradients in fp32.
