@@ -64,6 +64,30 @@ def hides_experts(row):
     return "bridge-2604" in row["group"] and (row.get("model"), row["device"]) == ("qwen3-235b-a22b", "h100-sxm-80")
 
 
+# Models, device and precision whose recipes launch kernels in CUDA graphs, and which: scripts/performance/configs of the same
+# repository at 684a68616 (r0.1.0, enable_cuda_graph captures each block) and 3743c703d (r0.4.0, cuda_graph_scope attn, moe_router
+# and moe_preprocess; less is counted as none), and for container 26.06.01 perf_recipes at 067f987df (full_iteration).
+GRAPHS = {
+    "bridge-2509": {("llama-3-8b", "b200", "fp8"): "all", ("llama-3-8b", "gb200", "fp8 block"): "all",
+                    **{("qwen3-30b-a3b", device, "fp8"): "all" for device in ("gb200", "b200")},
+                    ("qwen3-235b-a22b", "gb200", "fp8"): "all"},
+    "bridge-2604": {**{("deepseek-v3", device, "mxfp8"): "dense" for device in ("gb200", "b300", "b200")},
+                    **{("gpt-oss-120b", device, "bf16"): "dense" for device in ("gb300", "b300")},
+                    **{("qwen3-235b-a22b", device, "mxfp8"): "dense" for device in ("gb300", "gb200")},
+                    ("qwen3-30b-a3b", "b200", "mxfp8"): "dense", ("nemotron-3-nano", "h100-sxm-80", "fp8"): "dense"},
+    "bridge-260601": {(model, device, "mxfp8"): "dense" if model == "nemotron-3-nano" else "all" for device in ("gb300", "gb200")
+                      for model in ("deepseek-v3", "gpt-oss-120b", "qwen3-30b-a3b", "qwen3-235b-a22b", "nemotron-3-nano")},
+}
+
+
+def graphs(row):
+    """The words of parallel.cuda_graphs of a row's recipe, or None."""
+    found = next((table for group, table in GRAPHS.items() if row["group"].startswith(group)), {})
+    matching = [word for (model, device, precision), word in found.items()
+                if row.get("model") == model and row["device"] == device and str(row.get("precision", "")).startswith(precision)]
+    return matching[0] if matching else None
+
+
 def is_not_printed(row):
     return str(row.get("recompute", "")).strip().lower().startswith(NOT_PRINTED)
 

@@ -9,7 +9,8 @@ sequence_tokens, micro_batch_sequences, global_batch_sequences, tokens_per_batch
 micro_batches, accumulation                          of a replica
 tensor, pipeline, context, expert, expert_tensor, data, chunks    degrees; data follows from the others, chunks are virtual stages
 shard                                                the GPUs that share weights: full, hybrid (of a host), or their number
-schedule, sequence_parallel, zero, zero_group, zero1_group_gpus, recompute, attention, fused_norms, precision, optimizer
+schedule, sequence_parallel, zero, zero_group, zero1_group_gpus, recompute, attention, fused_norms, cuda_graphs, precision,
+optimizer
 result                                               ok or oom
 step_s, step_ms, tokens_per_s, tokens_per_s_per_gpu, samples_per_s, tflops_per_gpu    the first that is printed counts
 memory_*_gib, _gb, _mib                              per GPU; with first_stage or last_stage of one stage, total of all GPUs,
@@ -325,6 +326,8 @@ def parallel_of(row):
         parallel["attention"] = "flash" if row["flash_attention"] else "unfused"
     if "attention" in row:
         parallel["attention"] = row["attention"]
+    if "cuda_graphs" in row:
+        parallel["cuda_graphs"] = row["cuda_graphs"]
     found = {**parallel, "recompute": recompute_of(row), **release_of(row)}
     return {**found, "fused_norms": row["fused_norms"]} if "fused_norms" in row else found
 

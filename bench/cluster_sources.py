@@ -96,5 +96,10 @@ def complete(row):
         row["optimizer"] = "muon"  # notes
     if bridge_recipes.hides_experts(row):
         row["overlap"] = "all-to-all"
+    # XLA launches a step as one program.
+    is_of_xla = row["software"] == "MaxText" or row["group"].startswith(("dgxc2411-maxtext", "jax-paxml"))
+    graphs = "all" if is_of_xla else bridge_recipes.graphs(row)
+    if graphs:
+        row["cuda_graphs"] = graphs
     if row.get("model") in GPT3:
         row.update(GPT3[row.pop("model")])

@@ -237,6 +237,10 @@ constexpr ConfigKey kParallelKeys[] = {
      "the release's",
      "the messages that are sent while passes compute",
      kOfTransformers},
+    {"cuda_graphs", choice_key<kParallel, kOfAll, &Parallel::cuda_graphs>(), KeyShown::IfSet, "none",
+     "kernels that are launched in CUDA graphs, and not one by one by the host. `dense`: all but the kernels of routed "
+     "experts. `all`: every kernel, as in graphs of whole blocks or steps and in programs of XLA",
+     kOfTransformers},
     {"release", choice_key<kParallel, kOfAll, &Parallel::release>(), KeyShown::Always, "",
      "the training program, which determines what overlaps and which kernels are fused", kOfTransformers},
 };

@@ -245,6 +245,17 @@ class Sources(unittest.TestCase):
             cluster_sources.complete(row)
             self.assertEqual("expert" in cluster_rows.parallel_of(row).get("overlap", []), hides)
 
+    def test_recipes_say_what_graphs_launch(self):
+        for group, model, device, precision, word in (
+                ("bridge-260601-pretrain", "qwen3-30b-a3b", "gb300", "mxfp8", "all"),
+                ("bridge-2604-pretrain", "qwen3-30b-a3b", "gb300", "mxfp8", None),
+                ("bridge-2604-pretrain", "qwen3-235b-a22b", "gb300", "mxfp8", "dense"),
+                ("bridge-2509-pretrain", "llama-3-8b", "gb200", "fp8 per-tensor scaling", None),
+                ("bridge-2509-pretrain", "llama-3-8b", "gb200", "fp8 block scaling", "all")):
+            row = {**ROW, "group": group, "model": model, "device": device, "precision": precision, "recompute": "none"}
+            cluster_sources.complete(row)
+            self.assertEqual(cluster_rows.parallel_of(row).get("cuda_graphs"), word)
+
     def test_recipes_of_maxtext_say_what_is_kept(self):
         row = {"group": "tpu-own", "software": "MaxText", "device_type": "v6e-256", "devices": 256, "slices": 1, "step_s": 1.0}
         for model, folder, words in (("llama3.1-8b", "trillium/Llama3.1-8B-MaxText/v6e-256", "layernorm+core_attn+mlp"),

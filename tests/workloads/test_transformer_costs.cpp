@@ -219,6 +219,29 @@ TEST(TransformerCosts, OfFurtherTokensAreABlockMoreAndAHeadMore) {
     EXPECT_EQ(static_cast<double>(model.profile.layers[3].bytes.at(1).output), 2 * output);
 }
 
+// A layer of a tiny model waits for its host: 27.45 us for each kernel of a forward, twice in the backward.
+// What a graph launches is not waited for, and what is computed stays.
+TEST(TransformerCosts, OfCudaGraphsDoNotWaitForLaunches) {
+    TransformerJob job = gpt_job(256, 4, 2, 1, 1);
+    job.parallel.release = Release::NeMo2025;
+    job.model.experts = Experts{.count = 8, .active = 2, .width = 256};
+    const auto with = [&](CudaGraphs graphs) {
+        job.parallel.cuda_graphs = graphs;
+        return cost_of_block(job, 1);
+    };
+    const TransformerLayerCost one_by_one = with(CudaGraphs::None), dense = with(CudaGraphs::Dense),
+                               all = with(CudaGraphs::All);
+    EXPECT_EQ(all.parts.launches, 0);
+    EXPECT_GT(dense.parts.launches, 0);
+    EXPECT_EQ(all.parts.products, one_by_one.parts.products);
+    // Routed experts launch two products for each of 8 experts, and one activation: 17 kernels.
+    EXPECT_NEAR(dense.forward, 17 * 27.45e-6 / (1 - 0.0368), 1e-9);
+    const double routing = 40, rest = one_by_one.forward * (1 - 0.0368) / 27.45e-6 - 17 - routing;
+    EXPECT_NEAR(rest, std::round(rest), 1e-6);  // whole kernels
+    job.model.experts.reset();
+    EXPECT_EQ(with(CudaGraphs::Dense).forward, with(CudaGraphs::All).forward);
+}
+
 // Attention and MLP that read the same input send one message each way instead of two (GPT-NeoX, arXiv 2204.06745,
 // section 2.1).
 TEST(TransformerCosts, OfParallelAttentionAndMlpHaveHalfTheMessages) {

@@ -142,7 +142,7 @@ void TransformerLayers::add_experts(Sum& sum) const {
     const double received = copies * parallel.fullest_expert();  // all ranks wait for the rank with the most tokens
     const double own = per_rank(experts.count, parallel.expert);
     const double width = per_rank(experts.width, parallel.expert_tensor);
-    const double forward_before = sum.forward, backward_before = sum.backward;
+    const double forward_before = sum.forward, backward_before = sum.backward, kernels_before = sum.kernels;
     LinearSeconds products = kernels_.experts(own, received / own, routed_width, matrices * width);
     products += kernels_.experts(own, received / own, width, routed_width);
     const LinearSeconds routed = products;
@@ -157,7 +157,8 @@ void TransformerLayers::add_experts(Sum& sum) const {
     sum.parameters.dense += hidden * experts.count;
     // Copies are put in the order of their experts and back: each is read and written twice in every pass.
     const double sorting = kernels_.moved(2 * kValue * 2 * copies * routed_width / kSorting);
-    const double kernels = kRouting + 2 * own;  // a product for each expert
+    sum.routed_kernels = sum.kernels - kernels_before + 2 * own;  // a product for each expert
+    const double kernels = kRouting + 2 * own;
     sum.forward += sorting;
     sum.backward += sorting;
     sum.kernels += kernels;

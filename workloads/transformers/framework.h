@@ -83,6 +83,16 @@ inline constexpr Choice<ExpertDispatcher> kChoices<ExpertDispatcher>[] = {{"allt
                                                                           {"gathered", ExpertDispatcher::Gathered},
                                                                           {"deepep", ExpertDispatcher::DeepEp}};
 
+// The kernels that a host launches in CUDA graphs, and not one by one.
+enum class CudaGraphs : std::uint8_t {
+    None,
+    Dense,  // all but the kernels of routed experts (Megatron-Bridge: attn, moe_router, moe_preprocess)
+    All     // a graph of each block, or of the whole step
+};
+template <>
+inline constexpr Choice<CudaGraphs> kChoices<CudaGraphs>[] = {
+    {"none", CudaGraphs::None}, {"dense", CudaGraphs::Dense}, {"all", CudaGraphs::All}};
+
 struct ReleaseFacts {
     Release release;
     std::optional<Program> program = {};  // absent: a program that takes no plan

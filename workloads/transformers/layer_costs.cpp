@@ -67,6 +67,19 @@ void TransformerLayers::freeze(Sum& sum) const {
     sum.parameters.dense += added.parameters;
 }
 
+// Returns the kernels of a forward that the host launches one by one.
+double TransformerLayers::launched(const Sum& sum) const {
+    switch (job_.parallel.cuda_graphs) {
+        case CudaGraphs::None:
+            return sum.kernels;
+        case CudaGraphs::Dense:
+            return sum.routed_kernels;
+        case CudaGraphs::All:
+            return 0;
+    }
+    return 0;
+}
+
 TransformerLayerCost TransformerLayers::finished(const Sum& sum) const {
     const Parallel& parallel = job_.parallel;
     const ReleaseFacts release = parallel.program();
@@ -79,14 +92,14 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum) const {
     double forward = sum.products.forward + sum.forward + ends;
     double backward = input + others + back * ends;
     const double weight = sum.products.weight, computing = forward + backward + weight;
-    const double launch = job_.calibration.outside * kLaunch;
+    const double launch = job_.calibration.outside * kLaunch, kernels = launched(sum);
     const double unaccounted = 1 + job_.calibration.outside * (kUnaccounted - 1);
     cost.parts = sum.messages;
     cost.parts.products = sum.products.forward + input + weight;
     cost.parts.attention = sum.attention;
     cost.parts.moved = sum.forward + others + (1 + back) * ends - sum.attention;
-    forward = std::max(forward, sum.kernels * launch);
-    backward = std::max(backward, back * sum.kernels * launch - weight);
+    forward = std::max(forward, kernels * launch);
+    backward = std::max(backward, back * kernels * launch - weight);
     cost.parts.launches = forward + backward + weight - computing;
     forward += sum.exposed_forward;
     backward += sum.exposed_backward;
@@ -98,7 +111,7 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum) const {
         // A checkpointed block saves the states of its random numbers. Recomputation saves them, sets them, and sets
         // them back (Megatron-LM, tensor_parallel/random.py).
         const double states = release.dropout ? kRandomStates * launch : 0;
-        const double launched_forward = sum.kernels * launch + states;
+        const double launched_forward = kernels * launch + states;
         cost.parts.launches += std::max(0.0, launched_forward - forward);
         forward = std::max(forward, launched_forward);
         backward += sum.share * std::max(forward, launched_forward + 2 * states);

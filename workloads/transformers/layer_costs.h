@@ -97,6 +97,7 @@ private:
     void add_lookup(Sum& sum) const;
     void freeze(Sum& sum) const;
     bool keeps_input_of(const Sum& sum, LoraTarget target) const;
+    double launched(const Sum& sum) const;
     TransformerLayerCost finished(const Sum& sum) const;
     double exposed(double messages, double computing) const;
     double vocabulary_part() const;

@@ -32,7 +32,8 @@ struct TransformerLayers::Sum {
     double exposed_forward = 0, exposed_backward = 0;
     PassParts messages;  // these by kind
     ExpertSeconds expert_forward, expert_backward;
-    double kernels = 0;  // of a forward
+    double kernels = 0;         // of a forward
+    double routed_kernels = 0;  // of them, of the products and activations of routed experts
     double scratch = 0;
     double share = 0;  // of the layer that recomputes
     ModuleSet recompute = {};

@@ -50,6 +50,7 @@ struct Parallel {
     double expert_load = 1;  // tokens of the expert rank with the most tokens, relative to the mean of the ranks
     std::optional<ExpertDraw> expert_draw = {};  // what `expert_load` was drawn from
     Release release = Release::NeMo2025;
+    CudaGraphs cuda_graphs = CudaGraphs::None;
     std::optional<AttentionKernels> attention = {};          // absent: the release's
     std::optional<Overlap> overlap = {};                     // the same
     std::optional<bool> fuses_norms = {};                    // the same
