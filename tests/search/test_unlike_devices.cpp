@@ -100,15 +100,15 @@ search: {{mini_batch: 12, tensor: [{}], pipeline: [{}], context: [1], chunks: [{
     return drawn;
 }
 
-// 40 spaces in two parts, which run side by side, with PIPEWRIGHT_SOAK=1 400; PIPEWRIGHT_SPACES replaces the number.
-constexpr int kParts = 2;
+// 200 spaces in four parts, which run side by side, with PIPEWRIGHT_SOAK=1 2000; PIPEWRIGHT_SPACES replaces the number.
+constexpr int kParts = 4;
 
 class UnlikeDevices : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Part, UnlikeDevices, testing::Range(0, kParts));
 
 TEST_P(UnlikeDevices, SearchFindsTheBestOfAllChoices) {
     const char* wanted = std::getenv("PIPEWRIGHT_SPACES");
-    const int rounds = (wanted == nullptr ? pw::rounds(40) : std::atoi(wanted)) / kParts;
+    const int rounds = (wanted == nullptr ? pw::rounds(200) : std::atoi(wanted)) / kParts;
     int unequal = 0, infeasible = 0, ordered = 0, idle = 0, by_stage = 0, in_part = 0;
     const TemporaryFolder folder;
     folder.write("config.json", kTinyModel);
