@@ -6,17 +6,23 @@
 #include "cli/whole_program.h"
 #include "exec/checkpoint/checkpoint_folder.h"
 #include "exec/checkpoint/folder_lock.h"
+#include "exec/ranks/ranks.h"
 #include "workloads/error.h"
 #include "workloads/text/files.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <iomanip>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace pw {
@@ -56,6 +62,19 @@ Words launcher_of(const LaunchArguments& arguments) {
     words.insert(words.end(), {"-n", std::to_string(arguments.ranks),
                                std::filesystem::read_symlink("/proc/self/exe").string(), "run", kSayStarted});
     return words;
+}
+
+// Open MPI's launcher refuses to run as root, the user of most containers, unless both variables are set.
+void allow_root(const std::string& launcher) {
+    constexpr const char *kAllow = "OMPI_ALLOW_RUN_AS_ROOT", *kConfirm = "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM";
+    constexpr std::string_view kOpenMpi[] = {"mpirun", "mpiexec", "mpirun.openmpi", "mpiexec.openmpi"};
+    const std::string name = std::filesystem::path(launcher).filename().string();
+    if (geteuid() != 0 || std::ranges::find(kOpenMpi, name) == std::end(kOpenMpi) || std::getenv(kAllow) != nullptr)
+        return;
+    setenv(kAllow, "1", 1);
+    setenv(kConfirm, "1", 1);
+    print_note(fmt::format("Open MPI refuses to run as root, so launch sets {}=1 and {}=1 for '{}'", kAllow, kConfirm,
+                           launcher));
 }
 
 // A restart continues from the latest checkpoint in the folder, so all of them must belong to this training.
@@ -163,6 +182,10 @@ void launch(const LaunchArguments& arguments, const Words& of_run) {
         words.emplace_back(verbosity() == Verbosity::Quiet ? "--quiet" : "--verbose");
     check_targets(run, config);
     check_checkpoints_are_own(run);
+    if (ranks_status() != "ready")
+        print_note(
+            "this program has no MPI, such as that of a wheel: ranks need the Debian package or a build with MPI");
+    allow_root(words.front());
     if (run.dry)
         return print_command_lines(arguments, std::move(words));
     std::string start = run.resume;

@@ -189,10 +189,9 @@ std::string ranks_status() { return "ready"; }
 namespace pw {
 
 Ranks& join_ranks() {
-    fail_with(
-        ExitCode::RunFailed,
-        "several ranks need MPI, which is not in this build\n  help: start one process, or install libopenmpi-dev "
-        "and build again");
+    fail_with(ExitCode::RunFailed,
+              "several ranks need MPI, which is not in this build, such as that of a wheel\n  help: start one process, "
+              "install the Debian package, or apt-get install openmpi-bin libopenmpi-dev and build again");
 }
 
 std::string ranks_status() { return "not in this build"; }

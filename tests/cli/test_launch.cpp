@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -124,6 +126,25 @@ TEST_F(Launch, StopsAtOnceIfNoRankHasStarted) {
     EXPECT_EQ(later.code, 0) << later.err;
     EXPECT_EQ(calls().size(), 3u);
     EXPECT_FALSE(says(later.out, "has started")) << later.out;
+}
+
+// Open MPI's own rule: both variables, for the user 0 only.
+TEST_F(Launch, LetsOpenMpiRunAsRoot) {
+    if (geteuid() != 0)
+        GTEST_SKIP() << "needs root";
+    unsetenv("OMPI_ALLOW_RUN_AS_ROOT");
+    unsetenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
+    constexpr const char* kVariables = "OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1";
+    for (const auto& [name, allows] : {std::pair{"mpirun", true}, {"mpiexec.openmpi", true}, {"srun", false}}) {
+        write(name, R"sh(#!/bin/sh
+[ "$OMPI_ALLOW_RUN_AS_ROOT$OMPI_ALLOW_RUN_AS_ROOT_CONFIRM" = 11 ] && exit 4
+exit 2
+)sh");
+        std::filesystem::permissions(file(name), std::filesystem::perms::owner_all);
+        const Said said = run(fmt::format("launch -n 4 --launcher ./{} four.yaml", name));
+        EXPECT_EQ(said.code, allows ? 4 : 2) << said.err;
+        EXPECT_EQ(says(said.err, kVariables), allows) << said.err;
+    }
 }
 
 TEST_F(Launch, RestartsThreeTimesByDefault) {
