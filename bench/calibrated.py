@@ -4,9 +4,9 @@
     bench/calibrated.py PIPEWRIGHT ROWS.yaml [--runs 1,3] [--draws N] [--judged N] [--only GROUP] [--json OUT] [-j N]
 
 ROWS.yaml is a file that bench/clusters.py reads. `pipewright calibrate` gets rows of a group, and the factors that it finds are
-judged by the mean |error| of other rows of the group, at most N drawn by a seed. With one run each row is taken in turn, with more
-of them N sets of rows are drawn. `scaled`: the same with all steps times the (geometric) mean of measured over predicted of the
-runs. Groups count alike in the medians.
+judged by the mean |error| of other rows of the group, at most N drawn by a seed. With one run each row is taken in turn, or N of
+them if there are more, with more runs N sets of rows are drawn. Layers that are no transformer are left out. `scaled`: the same
+with all steps times the (geometric) mean of measured over predicted of the runs. Groups count alike in the medians.
 """
 import argparse
 import json
@@ -19,8 +19,9 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import cluster_guesses
 import cluster_rows
-from cluster_scores import mean
+from cluster_scores import lines_of, mean, mean_size
 from clusters import PATIENCE, PRESETS, Row, Unexpressed, percent, prepare, predict
 from model_flops import read_models
 
@@ -57,7 +58,7 @@ def error_with(program, factors, row):
 def sets_of(rows, count, draws, judged, seed):
     """[(rows that calibrate, rows that judge)]."""
     drawn = random.Random(seed)
-    chosen = [[row] for row in rows] if count == 1 else [drawn.sample(rows, count) for _ in range(draws)]
+    chosen = [[row] for row in rows] if count == 1 and len(rows) <= draws else [drawn.sample(rows, count) for _ in range(draws)]
     pairs = []
     for some in chosen:
         others = [row for row in rows if row not in some]
@@ -66,7 +67,7 @@ def sets_of(rows, count, draws, judged, seed):
 
 
 def judge(program, pairs):
-    """The mean |error| without a calibration, with all steps scaled, and calibrated."""
+    """The mean |error| without a calibration, with all steps scaled, and calibrated, and all errors that are left."""
     plain, scaled, fitted = [], [], []
     for some, others in pairs:
         factors = calibrated(program, some)
@@ -74,8 +75,8 @@ def judge(program, pairs):
         for row in others:
             plain.append(abs(row.error))
             scaled.append(abs(row.predicted * ratio / row.measured - 1))
-            fitted.append(abs(error_with(program, factors, row)))
-    return [mean(plain), mean(scaled), mean(fitted)]
+            fitted.append(error_with(program, factors, row))
+    return [mean(plain), mean(scaled), mean_size(fitted)], [round(error, 4) for error in fitted]
 
 
 def arguments():
@@ -83,7 +84,7 @@ def arguments():
     parser.add_argument("program", metavar="PIPEWRIGHT")
     parser.add_argument("file", metavar="ROWS.yaml", type=Path)
     parser.add_argument("--runs", metavar="N,...", default="1,3", help="how many runs calibrate")
-    parser.add_argument("--draws", metavar="N", type=int, default=12, help="sets of several runs of a group")
+    parser.add_argument("--draws", metavar="N", type=int, default=12, help="sets of runs of a group")
     parser.add_argument("--judged", metavar="N", type=int, default=12, help="other rows that judge a set")
     parser.add_argument("--seed", metavar="N", type=int, default=0)
     parser.add_argument("--only", metavar="GROUP", default="", help="only groups whose names begin so")
@@ -92,26 +93,32 @@ def arguments():
     return parser.parse_args()
 
 
+def guessed(rows):
+    """The rows with the first value of each fact that the source leaves open."""
+    choice = cluster_guesses.choices_of(cluster_guesses.guesses_of(rows))[0]
+    return [cluster_guesses.with_choice(row, choice) for row in rows]
+
+
 def main():
     asked = arguments()
     program = os.path.abspath(asked.program)
     models = read_models(PRESETS)
     groups = [group for group in cluster_rows.groups_of(asked.file) if group["id"].startswith(asked.only)]
-    rows = [Row(group["id"], number, given) for group in groups for number, given in enumerate(group["rows"], 1)]
+    rows = [Row(group["id"], number, given) for group in groups for number, given in enumerate(guessed(group["rows"]), 1)]
     for row in rows:
         prepare(row, models)
     counts = [int(count) for count in asked.runs.split(",")]
     numbers = []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(asked.jobs) as pool:
-        ran = [row for row in rows if row.ran and not row.reason]
+        ran = [row for row in rows if row.timed and not row.reason and cluster_rows.program_of(row.given)]
         ran = [row for row in pool.map(lambda row: expressed(row, program, Path(folder)), ran) if not row.reason]
         cases = [(group["id"], count, own) for group in groups for count in counts
                  if len(own := [row for row in ran if row.group == group["id"]]) > count]
         judged = pool.map(lambda case: judge(program, sets_of(case[2], case[1], asked.draws, asked.judged, asked.seed)), cases)
         print(f"{'group':<36}{'rows':>5}{'runs':>5}{'before':>9}{'scaled':>9}{'calibrated':>12}", flush=True)
-        for (group, count, own), errors in zip(cases, judged):
+        for (group, count, own), (errors, left) in zip(cases, judged):
             numbers.append({"group": group, "rows": len(own), "runs": count,
-                            **dict(zip(("before", "scaled", "calibrated"), errors))})
+                            **dict(zip(("before", "scaled", "calibrated"), errors)), "errors": left})
             print(f"{group:<36}{len(own):>5}{count:>5}{percent(errors[0]):>9}{percent(errors[1]):>9}{percent(errors[2]):>12}",
                   flush=True)
     for count in counts:
@@ -121,7 +128,7 @@ def main():
             print(f"median of {len(own)} groups, {count} run{'s' if count > 1 else ''}: before {middle['before']}, "
                   f"scaled {middle['scaled']}, calibrated {middle['calibrated']}")
     if asked.json:
-        Path(asked.json).write_text(json.dumps(numbers, indent=1) + "\n")
+        Path(asked.json).write_text(lines_of(numbers))
 
 
 if __name__ == "__main__":

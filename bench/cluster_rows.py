@@ -84,6 +84,10 @@ RELEASES = (
     (r"ngc23|ngc24|NeMo 2[34]\.", {}, {"release": "nemo-2024"}),
     (r"ngc25|NeMo 2[5-9]\.|NeMo / Megatron-Core|Megatron-Core dev", {}, {"release": "nemo-2025"}),
 )
+# Groups whose program has no release here: the release of the nearest program stands for it. JAX, PaddlePaddle, InternEvo,
+# modalities, ModelLink, Megatron-Bridge of 2026, the many submitters of MLPerf, and Transformers with DeepSpeed and Liger.
+STAND_INS = r"^(tpu-|maxtext-|dgxc2411|jax-paxml|bridge-26|internevo|modalities|flagperf-paddle|mlperf51|ml-engineering|modellink)"
+
 # What the notes of a group say of all its rows, where the rows do not.
 ASSUMED = (
     (r"torchtitan|megatron-2020", {"micro_batches": 1}),  # torchtitan accumulates no gradients unless told to
@@ -282,6 +286,14 @@ def release_of(row):
     usual = {"release": "megatron-2021"} if row["device"][:4] in ("a100", "v100") and "fp16" in str(row.get("precision")) else {}
     return next((release for pattern, keys, release in RELEASES
                  if re.search(pattern, about) and all(row.get(key) == value for key, value in keys.items())), usual)
+
+
+def program_of(row):
+    """Whether the release of a row is of the program that ran: "named", "nearest" if it stands for another program or year, and
+    None for layers that are no transformer."""
+    if cluster_layers.is_of_layers(row):
+        return None
+    return "nearest" if re.search(STAND_INS, row["group"]) else "named"
 
 
 def recompute_of(row):

@@ -5,6 +5,11 @@ import math
 import statistics
 
 
+def lines_of(entries):
+    """JSON with an entry on each line."""
+    return "[\n" + ",\n".join(json.dumps(entry) for entry in entries) + "\n]\n"
+
+
 def mean(values):
     values = [value for value in values if value is not None]
     return statistics.fmean(values) if values else None
@@ -43,6 +48,10 @@ def constant_rate(rates):
     return min(rates, key=lambda rate: sum(abs(own / rate - 1) for own in rates))
 
 
+def plan_of(row):
+    return json.dumps([row.config.get("parallel"), row.config["pipeline"]])
+
+
 def choices(rows):
     """Rows that ran by what they share: model, cluster, precision and batch; only where three or more are of several plans."""
     shared = {}
@@ -50,8 +59,20 @@ def choices(rows):
         config = row.config
         key = json.dumps([config["workload"], config["cluster"], config["training"], config["pipeline"]["mini_batch"]])
         shared.setdefault(key, []).append(row)
-    plans = lambda some: {json.dumps([row.config.get("parallel"), row.config["pipeline"]]) for row in some}
-    return [some for some in shared.values() if len(some) >= 3 and len(plans(some)) > 1]
+    return [some for some in shared.values() if len(some) >= 3 and len(set(map(plan_of, some))) > 1]
+
+
+def differences(rows):
+    """[(factor, slowdown)] of each pair of plans of choices(): by which the ratio of their steps is off, and by how much the slower
+    of both is predicted slower than the fastest plan. Of rows with the same plan only the first counts."""
+    found = []
+    for some in choices(rows):
+        plans = list({plan_of(row): row for row in reversed(some)}.values())[::-1]
+        fastest = min(row.predicted for row in plans)
+        for a, b in itertools.combinations(plans, 2):
+            off = abs(math.log((1 + a.error) / (1 + b.error)))
+            found.append((math.exp(off), max(a.predicted, b.predicted) / fastest - 1))
+    return found
 
 
 def weighted(pairs):
@@ -73,4 +94,7 @@ def score(identity, rows, skipped):
             "fit": {"right": sum(row.fits == row.ran for row in rows),
                     "wrong_fits": sum(row.fits and not row.ran for row in rows),
                     "wrong_misfits": sum(row.ran and not row.fits for row in rows)},
-            "constant_mfu_mean_abs": mean_size(row.constant_error for row in ran), "skipped": skipped}
+            "constant_mfu_mean_abs": mean_size(row.constant_error for row in ran), "skipped": skipped,
+            "rows": [{"row": row.number, "devices": row.given.get("gpus", row.given.get("pipeline")),
+                      "error": round(row.error, 4)} for row in ran],
+            "differences": [[round(factor, 4), round(slowdown, 4)] for factor, slowdown in differences(ran)]}

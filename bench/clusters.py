@@ -27,7 +27,7 @@ from pathlib import Path
 import cluster_guesses
 import cluster_rows
 from cluster_rows import Unexpressed
-from cluster_scores import constant_rate, mean, mean_size, score
+from cluster_scores import constant_rate, lines_of, mean, mean_size, score
 from model_flops import read_models
 
 PATIENCE = 600  # seconds for a simulation
@@ -300,13 +300,13 @@ def main():
 
     scores, rows = [], []
     for group in groups:
-        own = choices[group["id"]][0][1]
+        own, given = choices[group["id"]][0][1], group["rows"]
         guesses, band = band_of(choices[group["id"]])
         scores.append({**score(group["id"], [row for row in own if not row.reason], sum(bool(row.reason) for row in own)),
-                       "band": band, "guesses": guesses})
+                       "program": cluster_rows.program_of(given[0]), "band": band, "guesses": guesses})
         rows += own
     if asked.json:
-        Path(asked.json).write_text(json.dumps(scores, indent=1) + "\n")
+        Path(asked.json).write_text(lines_of(scores))
     if asked.rows:
         write_rows(asked.rows, rows, asked.keep)
     if asked.plot:

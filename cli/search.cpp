@@ -165,14 +165,15 @@ void note_on_programs(const Job& job) {
 // A search costs every plan as one release of a program runs it.
 void note_on_release(const Config& config) {
     const std::optional<Program> program = config.search.program;
-    if (!searches_cluster(config) || !program || facts_of(config.parallel.degrees.release).program == program)
+    if (!searches_cluster(config) || !program || facts_of(config.parallel.degrees.trained_by()).program == program)
         return;
     std::vector<std::string_view> releases;
     for (const auto& [name, release] : kChoices<Release>)
         if (facts_of(release).program == program)
             releases.push_back(name);
     print_note(fmt::format("plans are for {}, but their costs are the costs of {}: write parallel.release: {}",
-                           name_of(*program), name_of(config.parallel.degrees.release), fmt::join(releases, ", ")));
+                           name_of(*program), name_of(config.parallel.degrees.trained_by()),
+                           fmt::join(releases, ", ")));
 }
 
 void print_notes_of(const SearchResult& result, Bytes memory) {

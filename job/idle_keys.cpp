@@ -204,7 +204,7 @@ std::string no_dispatcher(const Config& config, const Plan* plan) {
     const Parallel& degrees = config.parallel.degrees;
     const auto gathers = [](const ReleaseFacts& facts) { return facts.dispatcher == ExpertDispatcher::Gathered; };
     const bool moves = degrees.expert_ranks() > 1 ||
-                       (degrees.tensor > 1 && (gathers(degrees.program()) || gathers(facts_of(degrees.release))));
+                       (degrees.tensor > 1 && (gathers(degrees.program()) || gathers(facts_of(degrees.trained_by()))));
     return moves || plan == nullptr ? "" : "every device has all experts";
 }
 

@@ -74,7 +74,7 @@ std::optional<Refusal> refused_precision(const ExportedPlan& plan) {
 
 // Whether gradients of bf16 weights are summed in fp32.
 bool sums_in_fp32(const ExportedPlan& plan) {
-    const Bytes sum = plan.types.gradients ? plan.kept.gradient : facts_of(plan.parallel.release).gradient;
+    const Bytes sum = plan.types.gradients ? plan.kept.gradient : facts_of(plan.parallel.trained_by()).gradient;
     return plan.training.precision == Precision::Bf16 && sum >= kFloatBytes;
 }
 

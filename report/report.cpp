@@ -9,6 +9,7 @@
 #include "job/cost_source.h"
 #include "job/setup/setup.h"
 #include "report/calibration.h"
+#include "report/error_band_text.h"
 #include "report/predict.h"
 #include "report/step_parts_text.h"
 #include "report/table.h"
@@ -185,13 +186,15 @@ std::string degrees_of(const ParallelConfig& parallel) {
 ClusterRate cluster_rate(const Setup& setup, double samples_per_second, bool trains) {
     const auto devices = static_cast<int>(setup.parallel.ranks->devices.size());
     const double flops = model_flops_per_sample(setup, trains) / devices;
-    return {devices,
-            setup.parallel.degrees.data,
-            samples_per_second * setup.workload.options.sequence_length,
-            samples_per_second * flops / peak_flops(setup),
-            {},
-            {},
-            degrees_of(setup.parallel)};
+    return {
+        devices,
+        setup.parallel.degrees.data,
+        samples_per_second * setup.workload.options.sequence_length,
+        samples_per_second * flops / peak_flops(setup),
+        {},
+        {},
+        degrees_of(setup.parallel),
+        trains ? &error_band({setup.parallel.degrees.release.has_value(), devices, setup.calibration.runs}) : nullptr};
 }
 
 namespace {
@@ -340,8 +343,11 @@ Json to_json(const Report& report) {
                  {"micro_batch_size", report.trace.micro_batch_size},
                  {"mini_batch", samples_of_mini_batch(report.trace)},
                  {"devices", std::move(devices)}};
-    if (report.cluster)
+    if (report.cluster) {
         json["cluster"] = json_of_cluster(*report.cluster);
+        if (report.cluster->band != nullptr)
+            json["cluster"]["band"] = to_json(metrics.step_time, *report.cluster->band);
+    }
     if (const std::optional<OrderGap>& gap = report.order_gap)
         json["order"] = {{"least_step_ns", gap->least_step},
                          {"least_span_ns", gap->least_span},
@@ -374,8 +380,11 @@ std::string to_text(const Report& report) {
                           print_rate(report.cluster->tokens_per_second, true), report.cluster->devices,
                           report.cluster->devices == 1 ? "" : "s", print_percent(report.cluster->utilisation))
             : fmt::format("{} samples/s", print_rate(metrics.samples_per_second, false));
-    return fmt::format("{}\nstep time {}   {}   bubble rate {}\n{}{}", table.print(), print_time(metrics.step_time),
-                       rate, print_percent(metrics.bubble_rate), report.order_gap ? to_text(*report.order_gap) : "",
+    const std::string band =
+        report.cluster && report.cluster->band != nullptr ? to_text(metrics.step_time, *report.cluster->band) : "";
+    return fmt::format("{}\nstep time {}   {}   bubble rate {}\n{}{}{}", table.print(), print_time(metrics.step_time),
+                       rate, print_percent(metrics.bubble_rate), band,
+                       report.order_gap ? to_text(*report.order_gap) : "",
                        fits(report) ? "" : misfits_of(report) + help_on_memory(report));
 }
 

@@ -8,6 +8,7 @@
 #include "schedules/trace/trace.h"
 #include "search/step_parts.h"
 #include "sim/metrics.h"
+#include "workloads/transformers/error_bands.h"
 #include "workloads/transformers/pass_parts.h"
 
 #include <optional>
@@ -24,6 +25,7 @@ struct ClusterRate {
     std::optional<PassParts> parts = {};  // seconds of a step of training, the mean over the devices
     std::optional<StepParts> step = {};   // parts_of_step()
     std::string degrees = {};             // "tensor 8, data 4, ZeRO 1"
+    const ErrorBand* band = nullptr;      // around the step of a prediction (null: no training)
 };
 
 bool trains(const Plan& plan);  // whether the plan makes gradients of weights

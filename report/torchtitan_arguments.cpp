@@ -184,7 +184,7 @@ std::optional<Refusal> refused_precision(const ExportedPlan& plan) {
                        "add devices and write parallel.zero: 3, or precision: fp32"};
     if (const std::optional<Refusal> refusal = refused_types(plan, kTitan, {}))
         return refusal;
-    if (is_low(plan) && facts_of(parallel.release).gradient < kFloatBytes)
+    if (is_low(plan) && facts_of(parallel.trained_by()).gradient < kFloatBytes)
         return Refusal{"parallel.release", fmt::format("{} sums gradients in fp32", kTitan),
                        "write release: torchtitan"};
     return std::nullopt;

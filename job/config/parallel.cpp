@@ -241,8 +241,10 @@ constexpr ConfigKey kParallelKeys[] = {
      "kernels that are launched in CUDA graphs, and not one by one by the host. `dense`: all but the kernels of routed "
      "experts. `all`: every kernel, as in graphs of whole blocks or steps and in programs of XLA",
      kOfTransformers},
-    {"release", choice_key<kParallel, kOfAll, &Parallel::release>(), KeyShown::Always, "",
-     "the training program, which determines what overlaps and which kernels are fused", kOfTransformers},
+    {"release", choice_key<kParallel, kOfAll, &Parallel::release>(), KeyShown::IfSet, "nemo-2025",
+     "the training program, which determines what overlaps and which kernels are fused. A prediction without the key "
+     "has the [band](clusters.md#how-sure-a-prediction-is) of programs that are not known",
+     kOfTransformers},
 };
 
 bool has_one_for_each(const Yaml& at, std::size_t devices) {

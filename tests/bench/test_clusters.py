@@ -56,7 +56,24 @@ class Scores(unittest.TestCase):
         self.assertLessEqual(size(best), min(size(step / 100) for step in range(50, 800)))
 
 
+    def test_differences_are_of_plans_with_one_model_and_cluster(self):
+        class Judged:
+            def __init__(self, plan, predicted, measured, batch=8):
+                self.config = {"workload": {}, "cluster": {}, "training": {}, "pipeline": {"mini_batch": batch, "stages": plan}}
+                self.predicted, self.error = predicted, predicted / measured - 1
+
+        rows = [Judged(1, 10, 10), Judged(2, 12, 15), Judged(2, 12, 99), Judged(4, 15, 15), Judged(1, 10, 10, batch=16)]
+        found = cluster_scores.differences(rows)
+        self.assertEqual([tuple(round(number, 6) for number in pair) for pair in found],
+                         [(1.25, 0.2), (1, 0.5), (1.25, 0.5)])
+
+
 class Rows(unittest.TestCase):
+    def test_programs_are_named_or_the_nearest(self):
+        for group, model, word in (("dgxc2502-llama31-8b-h100", "llama-3.1-8b", "named"), ("jax-paxml-gpt", "gpt3-5b", "nearest"),
+                                   ("mlperf40-resnet50", "resnet50", None)):
+            self.assertEqual(cluster_rows.program_of({"group": group, "model": model}), word)
+
     def test_fine_tuning_trains_adapters_or_everything(self):
         kinds = {"sft": None, "lora": {"rank": 16, "targets": ["qkv"]}}
         for kind, adapters in kinds.items():
@@ -493,10 +510,14 @@ groups:
 SCORES = [
     {"id": "plans", "n": 3, "signed_mean": -0.05, "mean_abs": 0.85 / 3, "worst_abs": 0.5, "memory_mean_abs": 0.2,
      "tau": 1 / 3, "regret": 1, "fit": {"right": 2, "wrong_fits": 1, "wrong_misfits": 1},
-     "constant_mfu_mean_abs": 1.25 / 3, "skipped": 0, "band": None, "guesses": []},
+     "constant_mfu_mean_abs": 1.25 / 3, "skipped": 0,
+     "rows": [{"row": 1, "devices": 8, "error": 0.1}, {"row": 2, "devices": 8, "error": -0.5},
+              {"row": 3, "devices": 8, "error": 0.25}],
+     "differences": [[2.2, 0.1], [1.1364, 4.0], [2.5, 4.0]], "program": "named", "band": None, "guesses": []},
     {"id": "others", "n": 1, "signed_mean": -0.45, "mean_abs": 0.45, "worst_abs": 0.45, "memory_mean_abs": 0.2,
      "tau": None, "regret": None, "fit": {"right": 1, "wrong_fits": 0, "wrong_misfits": 0},
-     "constant_mfu_mean_abs": 0, "skipped": 2, "band": None, "guesses": []}]
+     "constant_mfu_mean_abs": 0, "skipped": 2, "rows": [{"row": 1, "devices": 2, "error": -0.45}], "differences": [],
+     "program": "named", "band": None, "guesses": []}]
 BAND = [0.05, 1.15]
 
 

@@ -110,5 +110,6 @@ struct ReleaseFacts {
     LossBytes loss = kLossInPlace;
 };
 const ReleaseFacts& facts_of(Release release);
+inline constexpr Release kUsualRelease = Release::NeMo2025;  // where none is named
 
 }  // namespace pw

@@ -49,7 +49,7 @@ struct Parallel {
     RecomputedBlocks recomputed = {};  // for which `recompute` holds
     double expert_load = 1;  // tokens of the expert rank with the most tokens, relative to the mean of the ranks
     std::optional<ExpertDraw> expert_draw = {};  // what `expert_load` was drawn from
-    Release release = Release::NeMo2025;
+    std::optional<Release> release = {};         // absent: kUsualRelease
     CudaGraphs cuda_graphs = CudaGraphs::None;
     std::optional<AttentionKernels> attention = {};          // absent: the release's
     std::optional<Overlap> overlap = {};                     // the same
@@ -77,9 +77,10 @@ struct Parallel {
     // The number of pieces in which products are computed while messages of tensor parallelism are under way.
     int pieces() const { return sequence && program().overlap.tensor ? tensor : 1; }
 
+    Release trained_by() const { return release.value_or(kUsualRelease); }
     // Returns the facts of the release, with the given values instead of the release's.
     ReleaseFacts program() const {
-        ReleaseFacts facts = facts_of(release);
+        ReleaseFacts facts = facts_of(trained_by());
         facts.attention = attention.value_or(facts.attention);
         facts.overlap = overlap.value_or(facts.overlap);
         facts.fuses_norms = fuses_norms.value_or(facts.fuses_norms);
