@@ -161,7 +161,7 @@ std::string layer_counts(const PlanSearch& search) {
                        result.fitting, result.fitting == 1 ? "s" : "", result.candidates);
 }
 
-std::string layer_details(const PlanSearch& search) {
+std::string layer_details(const PlanSearch& search, std::size_t) {
     const FoundPlan& best = *search.result.best();
     const WorkloadConfig& workload = search.problem.setup.workload;
     const LayerGraph& graph = search.problem.model.layers;

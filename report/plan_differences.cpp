@@ -165,12 +165,41 @@ Json json_of_side(const NamedReport& side) {
 
 }  // namespace
 
+namespace {
+
+// Returns whether both sides are predictions of plans that train the same model on the same cluster.
+bool are_alternatives(const PlanDifferences& differences) {
+    const Report &first = differences.first.report, &second = differences.second.report;
+    const auto is_band_of = [](const Report& report) { return report.cluster && report.cluster->band != nullptr; };
+    const auto is_shared = [](const ConfigDifference& one) {
+        return one.key.starts_with("workload.") || one.key.starts_with("cluster.") ||
+               one.key.starts_with("training.") || one.key.starts_with("calibration.");
+    };
+    return is_band_of(first) && is_band_of(second) &&
+           samples_of_step(first.metrics) == samples_of_step(second.metrics) &&
+           std::ranges::none_of(differences.config, is_shared);
+}
+
+std::string told_apart_text(const PlanDifferences& differences) {
+    if (!differences.are_told_apart)
+        return "";
+    return fmt::format(
+        "the steps differ by {} than the 80 % band of a difference, {}: these plans can{} be told apart\n",
+        *differences.are_told_apart ? "more" : "no more", print_percent(difference_band().factor - 1),
+        *differences.are_told_apart ? "" : "not");
+}
+
+}  // namespace
+
 PlanDifferences differences_of(NamedReport first, NamedReport second) {
     PlanDifferences differences{std::move(first), std::move(second)};
     const Settings before = settings_of(differences.first.report.trace),
                    after = settings_of(differences.second.report.trace);
     if (!before.empty() && !after.empty())
         differences.config = differing_settings(before, after);
+    if (are_alternatives(differences))
+        differences.are_told_apart =
+            told_apart(differences.first.report.metrics.step_time, differences.second.report.metrics.step_time);
     return differences;
 }
 
@@ -196,13 +225,15 @@ Json to_json(const PlanDifferences& differences) {
         config.push_back({{"key", one.key}, {"first", one.first}, {"second", one.second}});
     return {{"schema_version", 1},
             {"config", std::move(config)},
+            {"told_apart", differences.are_told_apart ? Json(*differences.are_told_apart) : Json(nullptr)},
             {"step_time_change", relative_change(static_cast<double>(a.step_time), static_cast<double>(b.step_time))},
             {"samples_per_second_change", relative_change(a.samples_per_second, b.samples_per_second)},
             {"plans", {json_of_side(differences.first), json_of_side(differences.second)}}};
 }
 
 std::string to_text(const PlanDifferences& differences) {
-    return config_table(differences) + numbers_table(differences) + parts_table(differences);
+    return config_table(differences) + numbers_table(differences) + parts_table(differences) +
+           told_apart_text(differences);
 }
 
 void plot_differences(const PlanDifferences& differences, const std::string& file, const View& view) {

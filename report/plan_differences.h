@@ -5,6 +5,7 @@
 #include "report/report.h"
 #include "viz/plot.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,9 @@ struct ConfigDifference {
 struct PlanDifferences {
     NamedReport first, second;
     std::vector<ConfigDifference> config = {};  // of the effective configs (none if a trace has no config)
+    // Whether both steps can be told apart (workloads/transformers/error_bands.h). Absent unless both are predictions
+    // of a transformer in training, with the same model, cluster, batch and precision.
+    std::optional<bool> are_told_apart = {};
     std::string reason = {};  // why they are not compared as prediction and measurement of a plan (or empty)
 };
 

@@ -3,6 +3,7 @@
 #include "job/build.h"
 #include "job/cost_source.h"
 #include "job/plan.h"
+#include "report/plan_lead.h"
 #include "report/search_words.h"
 #include "report/training_arguments.h"
 #include "schedules/orders/schedule.h"
@@ -78,6 +79,7 @@ PlanSearch found_plans(SearchProblem problem, SearchResult result) {
     PlanSearch search{std::move(problem), std::move(result)};
     if (const FoundPlan* best = search.result.best(); best != nullptr && best->choice.is_of_transformer()) {
         search.best = quiet_job_of(search, *best);
+        search.unhidden = unhidden_steps(search);
     } else if (best != nullptr) {
         search.best = make_job(setup_of(search.problem, *best), best->plan.get(), search.result.notes);
         note_limits_of_best(search.problem.setup, search.result);

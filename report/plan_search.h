@@ -31,6 +31,7 @@ struct PlanSearch {
     // The choice of the best plan with the other value of pipeline.cuts, where that plan is known and has another
     // split.
     std::optional<FoundPlan> other_cuts = {};
+    std::vector<Ns> unhidden = {};  // unhidden_steps() (report/plan_lead.h)
 };
 // Searches for `PlanSearch::other_cuts`, with a tenth of the usual effort.
 std::optional<FoundPlan> plan_of_other_cuts(const SearchProblem& problem, const SearchResult& result,

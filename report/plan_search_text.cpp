@@ -110,10 +110,11 @@ std::string to_text(const PlanSearch& search, std::size_t most) {
     const SearchResult& result = search.result;
     const FoundPlan& best = *result.best();
     const SearchWords& words = words_of(search);
-    return fmt::format(
-        "{}{}{}\n\nbest: {}, step {}{}; {}\n{}", words.table(search, words.rows(search, most)), words.counts(search),
-        result.stop == SearchStop::None ? "" : fmt::format("; stopped by the {}", name_of(result.stop)),
-        print(best.choice), print_time(best.step_time), words.rate(search), proof_of(search), words.details(search));
+    return fmt::format("{}{}{}\n\nbest: {}, step {}{}; {}\n{}", words.table(search, words.rows(search, most)),
+                       words.counts(search),
+                       result.stop == SearchStop::None ? "" : fmt::format("; stopped by the {}", name_of(result.stop)),
+                       print(best.choice), print_time(best.step_time), words.rate(search), proof_of(search),
+                       words.details(search, most));
 }
 
 Json to_json(const PlanSearch& search) {

@@ -19,9 +19,10 @@ struct SearchWords {
     // Returns the best plan of each kind that fits, the best first.
     std::vector<PlanRow> (*rows)(const PlanSearch& search, std::size_t most);
     std::string (*table)(const PlanSearch& search, const std::vector<PlanRow>& rows);
-    std::string (*counts)(const PlanSearch& search);                    // "12 of 12 choices tried, ..."
-    std::string (*rate)(const PlanSearch& search);                      // what follows the step of the best plan
-    std::string (*details)(const PlanSearch& search);                   // the lines after the best plan's line
+    std::string (*counts)(const PlanSearch& search);  // "12 of 12 choices tried, ..."
+    std::string (*rate)(const PlanSearch& search);    // what follows the step of the best plan
+    // Returns the lines after the best plan's line. The table has at most `most` plans.
+    std::string (*details)(const PlanSearch& search, std::size_t most);
     std::vector<std::string> (*short_parts)(const PlanChoice& choice);  // in charts
     Json (*json_of_plan)(const PlanSearch& search, const FoundPlan& plan);
     void (*complete_best)(const PlanSearch& search, Json& best);

@@ -1,5 +1,7 @@
 // What is said of found plans of transformers.
 #include "job/transformer_job.h"
+#include "report/error_band_text.h"
+#include "report/plan_lead.h"
 #include "report/report.h"
 #include "report/search_words.h"
 #include "report/step_parts_text.h"
@@ -231,6 +233,8 @@ void complete_best_transformer(const PlanSearch& search, Json& json) {
     const SearchConfig& searched = search.problem.setup.search;
     const ClusterRate rate = rate_of(search, *search.result.best());
     json["devices"] = rate.devices;
+    json["band"] = to_json(search.result.best()->step_time, *rate.band);
+    json["lead"] = to_json(search, lead_of(search, search.result.plans.size()));
     if (searched.tokens > 0)
         json["training_seconds"] = seconds_of_training(search, rate);
     if (searched.tokens > 0 && searched.price > 0)
@@ -285,10 +289,11 @@ std::string transformer_rate(const PlanSearch& search) {
                        rate.devices == 1 ? "" : "s");
 }
 
-std::string transformer_details(const PlanSearch& search) {
+std::string transformer_details(const PlanSearch& search, std::size_t most) {
     const SearchConfig& searched = search.problem.setup.search;
     const ClusterRate rate = rate_of(search, *search.result.best());
-    std::string text = hosts_text(search) + blocks_text(search) + vendor_text(search);
+    std::string text = to_text(search.result.best()->step_time, *rate.band) + to_text(search, lead_of(search, most)) +
+                       hosts_text(search) + blocks_text(search) + vendor_text(search);
     if (searched.tokens > 0)
         text +=
             fmt::format("{:.4g} tokens take {:.1f} days{}\n", searched.tokens, seconds_of_training(search, rate) / kDay,

@@ -49,6 +49,37 @@ TEST_F(SearchOfClusters, PrintsARowForEachCombinationOfDegrees) {
     EXPECT_TRUE(contains(outcome.err, "search.stages has no effect: a search for a transformer does not read it"));
 }
 
+// The row of the band's table is that of a program that is not named, then of one that is, then of three runs.
+TEST_F(SearchOfClusters, SayHowSureTheyAre) {
+    const Json found = run_well("search cluster.yaml --json -o best.yaml").json()["best"];
+    EXPECT_EQ(found["lead"]["share"], 0.8);
+    EXPECT_EQ(found["band"]["program_is_named"], false);
+    for (const auto& [set, is_named, runs] : {std::tuple("", Json(false), 0),
+                                              {" --set parallel.release=nemo-2025", Json(true), 0},
+                                              {" --set calibration.runs=3", Json(nullptr), 3}}) {
+        const std::string command = std::string("simulate best.yaml") + set;
+        const Json simulated = run_well(command + " --json").json();
+        const Json band = simulated["cluster"]["band"];
+        EXPECT_EQ(band["program_is_named"], is_named);
+        EXPECT_EQ(band["least_calibrating_runs"], runs);
+        EXPECT_LT(band["shortest_step_ns"], simulated["step_time_ns"]);
+        EXPECT_GT(band["longest_step_ns"], simulated["step_time_ns"]);
+        EXPECT_TRUE(contains(run_well(command).out, "\n80 % band: "));
+        if (runs == 0 && is_named == false)
+            EXPECT_EQ(band, found["band"]);
+    }
+    expect_says(run_well("search cluster.yaml").out, {"80 % band: ", "plan 1 (80 % band of a difference"});
+}
+
+TEST_F(SearchOfClusters, TwoOfTheirPlansAreToldApartOrNot) {
+    run_well("search cluster.yaml -o best.yaml");
+    const Json near = run_well("compare best.yaml best.yaml --json").json();
+    EXPECT_EQ(near["told_apart"], false);
+    EXPECT_TRUE(contains(run_well("compare best.yaml best.yaml").out, "these plans cannot be told apart"));
+    run_well("search cluster.yaml --set workload.sequence_length=2048 -o short.yaml");
+    EXPECT_EQ(run_well("compare best.yaml short.yaml --json").json()["told_apart"], nullptr);
+}
+
 TEST_F(SearchOfClusters, EndsWithTheExport) {
     const Said said = run_well("search cluster.yaml --set search.program=megatron-lm -o best.yaml");
     expect_says(said.out, {"runs on", "next: pipewright simulate best.yaml --arguments megatron-lm\n"});

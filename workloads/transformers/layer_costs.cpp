@@ -34,6 +34,8 @@ double collective_seconds(Collective kind, double bytes_per_number, const LayerP
 
 // Returns by how much messages make a pass longer that computes meanwhile.
 double TransformerLayers::exposed(double messages, double computing) const {
+    if (!job_.parallel.hides_messages)
+        return messages;
     return std::max(0.0, messages - computing) + (kSlowedByMessages - 1) * std::min(messages, computing);
 }
 

@@ -51,6 +51,9 @@ struct Parallel {
     std::optional<ExpertDraw> expert_draw = {};  // what `expert_load` was drawn from
     std::optional<Release> release = {};         // absent: kUsualRelease
     CudaGraphs cuda_graphs = CudaGraphs::None;
+    // Whether messages travel while passes compute, as the release has it. False: none does. Searches ask what their
+    // best plan takes then.
+    bool hides_messages = true;
     std::optional<AttentionKernels> attention = {};          // absent: the release's
     std::optional<Overlap> overlap = {};                     // the same
     std::optional<bool> fuses_norms = {};                    // the same
@@ -82,7 +85,7 @@ struct Parallel {
     ReleaseFacts program() const {
         ReleaseFacts facts = facts_of(trained_by());
         facts.attention = attention.value_or(facts.attention);
-        facts.overlap = overlap.value_or(facts.overlap);
+        facts.overlap = hides_messages ? overlap.value_or(facts.overlap) : Overlap{};
         facts.fuses_norms = fuses_norms.value_or(facts.fuses_norms);
         facts.experts = expert_kernels.value_or(facts.experts);
         facts.dispatcher = expert_dispatcher.value_or(facts.dispatcher);
