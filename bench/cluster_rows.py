@@ -84,7 +84,7 @@ RELEASES = (
     (r"ngc23|ngc24|NeMo 2[34]\.", {}, {"release": "nemo-2024"}),
     (r"ngc25|NeMo 2[5-9]\.|NeMo / Megatron-Core|Megatron-Core dev", {}, {"release": "nemo-2025"}),
 )
-# Groups whose program has no release here: the release of the nearest program stands for it. JAX, PaddlePaddle, InternEvo,
+# Groups whose program has no release here, so that they have the release of the nearest program: JAX, PaddlePaddle, InternEvo,
 # modalities, ModelLink, Megatron-Bridge of 2026, the many submitters of MLPerf, and Transformers with DeepSpeed and Liger.
 STAND_INS = r"^(tpu-|maxtext-|dgxc2411|jax-paxml|bridge-26|internevo|modalities|flagperf-paddle|mlperf51|ml-engineering|modellink)"
 
@@ -289,7 +289,7 @@ def release_of(row):
 
 
 def program_of(row):
-    """Whether the release of a row is of the program that ran: "named", "nearest" if it stands for another program or year, and
+    """Whether the release of a row is of the program that ran: "named", "nearest" if it is of another program or year, and
     None for layers that are no transformer."""
     if cluster_layers.is_of_layers(row):
         return None

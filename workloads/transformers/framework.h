@@ -83,7 +83,7 @@ inline constexpr Choice<ExpertDispatcher> kChoices<ExpertDispatcher>[] = {{"allt
                                                                           {"gathered", ExpertDispatcher::Gathered},
                                                                           {"deepep", ExpertDispatcher::DeepEp}};
 
-// The kernels that a host launches in CUDA graphs, and not one by one.
+// The kernels that a host launches in CUDA graphs.
 enum class CudaGraphs : std::uint8_t {
     None,
     Dense,  // all but the kernels of routed experts (Megatron-Bridge: attn, moe_router, moe_preprocess)
