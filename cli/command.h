@@ -61,6 +61,6 @@ void check_config_target(const std::string& path);
 Job job_of(Config config);
 
 // Reads a trace, from one file or a file per rank, and prints the notes on the trace to stderr.
-Report report_in(const std::vector<std::string>& paths);
+Report report_in(const std::vector<std::string>& paths, const std::vector<std::string>& patterns = {});
 
 }  // namespace pw

@@ -41,9 +41,9 @@ constexpr KindText kKindTexts[] = {
     {FileKind::Table, "table",
      "a plan has cells such as 0F0, a row for each device; a model has a row for each layer, and the first row names "
      "the columns, as in: name, forward (ms), backward (ms)"},
-    {FileKind::Ranges, "table of ranges from Nsight Systems",
-     "such tables are not read; write their ranges as events of a Chrome trace, as in {{\"ph\": \"X\", \"name\": "
-     "\"fwd_mb3_stage1\", \"pid\": 100, \"ts\": 10000, \"dur\": 5000}} with microseconds, and name that file"},
+    {FileKind::NsightOther, "file of Nsight Systems without a table of ranges",
+     "export the ranges of tasks: nsys stats --report nvtx_gpu_proj_trace --format csv FILE.nsys-rep, or "
+     "nvtx_pushpop_trace where the GPU was not recorded"},
 };
 
 [[noreturn]] void fail_kind(const std::string& path, FileKind kind, std::string_view expected) {
@@ -66,8 +66,8 @@ bool begins_as_cell(std::string_view text) {
 
 FileKind kind_of_table(const std::string& text) {
     std::string first = text.substr(0, text.find('\n'));
-    if (has(first, "Start (ns)") || has(first, "Duration (ns)"))
-        return FileKind::Ranges;
+    if (has(first, "Total Time (") || has(first, "Duration ("))
+        return FileKind::NsightOther;
     for (char& c : first)
         c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     for (const char* column : {"name", "layer", "forward", "fwd"})
@@ -80,13 +80,15 @@ FileKind kind_of_table(const std::string& text) {
 
 FileKind kind_of(const std::string& path) {
     const std::string text = beginning_of(path);
+    if (begins_as_trace(text))
+        return FileKind::Trace;
+    if (path.ends_with(".nsys-rep") || path.ends_with(".qdrep"))
+        return FileKind::NsightOther;
     if (path.ends_with(".csv"))
         return kind_of_table(text);
     const bool is_json = text.starts_with('{') || text.starts_with('[');
     if (is_json && (has(text, "\"traceEvents\"") || has(text, "\"otherData\"") || has(text, "\"ph\"") ||
                     has(text, "\"distributedInfo\"") || has(text, "\"deviceProperties\"")))
-        return FileKind::Trace;
-    if (begins_as_trace(text))
         return FileKind::Trace;
     if (has(text, "workload"))
         return FileKind::Unknown;

@@ -9,11 +9,11 @@ enum class FileKind {
     Unknown,  // a config, or an unknown kind
     Model,    // layers with times, of any form that is read, or an instance of a partitioning problem
     Profile,
-    Products,  // measured by shape
-    Trace,     // of Chrome, from pipewright or another program
-    Plan,      // *.csv
-    Table,     // a *.csv that is neither a plan nor layers
-    Ranges,    // a *.csv of NVTX ranges from Nsight Systems, which is not read
+    Products,     // measured by shape
+    Trace,        // from pipewright or another program
+    Plan,         // *.csv
+    Table,        // a *.csv that is neither a plan nor layers
+    NsightOther,  // from Nsight Systems: its own recording, or a *.csv without the ranges of NVTX
 };
 FileKind kind_of(const std::string& path);
 bool names_workload(const std::string& path);  // as a config does

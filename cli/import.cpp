@@ -8,6 +8,7 @@
 #include "report/predict.h"
 #include "report/report.h"
 #include "schedules/csv/csv.h"
+#include "schedules/import/trace_folder.h"
 #include "schedules/trace/trace_json.h"
 #include "workloads/error.h"
 #include "workloads/text/files.h"
@@ -28,7 +29,7 @@ namespace pw {
 namespace {
 
 struct ImportArguments {
-    std::vector<std::string> files;
+    std::vector<std::string> files, patterns;
     std::string output;
 };
 
@@ -43,7 +44,7 @@ std::string plan_file_of(const std::string& output) {
 }
 
 void import_config(const ImportArguments& arguments) {
-    const Report report = report_in(arguments.files);
+    const Report report = report_in(arguments.files, arguments.patterns);
     const MeasuredConfig config = measured_config(report);
     const std::string path = plan_file_of(arguments.output);
     const std::string plan_file = std::filesystem::path(path).filename().string();
@@ -59,7 +60,7 @@ void import_config(const ImportArguments& arguments) {
 }
 
 void import_trace(const ImportArguments& arguments) {
-    const Report report = report_in(arguments.files);
+    const Report report = report_in(arguments.files, arguments.patterns);
     write_trace(report.trace, arguments.output);
     std::set<int> steps;
     for (const TraceEvent& event : report.trace.events)
@@ -72,7 +73,10 @@ bool ends_with_one_of(const std::string& path, std::initializer_list<const char*
     return std::any_of(suffixes.begin(), suffixes.end(), [&](const char* suffix) { return path.ends_with(suffix); });
 }
 
-void import_files(const ImportArguments& arguments) {
+void import_files(ImportArguments arguments) {
+    Notices notes;
+    arguments.files = with_files_of_folders(arguments.files, notes);
+    print_notes(notes);
     const bool to_config = writes_config(arguments.output);
     if (!to_config && !ends_with_one_of(arguments.output, {".json", ".json.gz"}))
         fail(
@@ -83,19 +87,16 @@ void import_files(const ImportArguments& arguments) {
     if (to_config)
         outputs.push_back({"-o", plan_file_of(arguments.output)});
     check_outputs(outputs, arguments.files);
-    for (const std::string& path : arguments.files) {
-        if (std::filesystem::is_directory(path))
-            fail("'{}' is a folder\n  help: name the files of all ranks in it, as in {}/rank*.json.gz", path, path);
+    for (const std::string& path : arguments.files)
         require_trace(path, fmt::format("pipewright simulate {} --trace {}", path, arguments.output));
-    }
     to_config ? import_config(arguments) : import_trace(arguments);
 }
 
 }  // namespace
 
-Report report_in(const std::vector<std::string>& paths) {
+Report report_in(const std::vector<std::string>& paths, const std::vector<std::string>& patterns) {
     Notices notes;
-    const Report report = read_report(paths, notes);
+    const Report report = read_report(paths, notes, patterns);
     print_notes(notes);
     return report;
 }
@@ -103,8 +104,10 @@ Report report_in(const std::vector<std::string>& paths) {
 Action add_import(CLI::App& command) {
     auto arguments = std::make_shared<ImportArguments>();
     command
-        .add_option("FILES", arguments->files,
-                    "a trace of another program, or one file for each of its ranks; docs/import.md lists the formats")
+        .add_option(
+            "FILES", arguments->files,
+            "a trace of another program, or a file for each of its ranks, or their folder; docs/import.md lists the "
+            "formats")
         ->required()
         ->type_name("")
         ->expected(-1);
@@ -113,6 +116,13 @@ Action add_import(CLI::App& command) {
                     "the trace to write, or with .yaml a config whose stages take the measured times")
         ->required()
         ->type_name("FILE");
+    command
+        .add_option(
+            "--task", arguments->patterns,
+            "a name of tasks, where names are your own: 'fwd_mb{mb}_stage{stage}', with {mb}, {stage}, {chunk}, "
+            "{rank}, {step} for numbers, {op} for an operation and * for any text; may be repeated")
+        ->type_name("PATTERN")
+        ->allow_extra_args(false);
     return [arguments] { import_files(*arguments); };
 }
 

@@ -266,8 +266,8 @@ Report predicted_report(const Job& job, bool with_events) {
     return report;
 }
 
-Report read_report(const std::vector<std::string>& paths, Notices& notes) {
-    Trace trace = read_any_trace(paths, notes);
+Report read_report(const std::vector<std::string>& paths, Notices& notes, const std::vector<std::string>& patterns) {
+    Trace trace = read_any_trace(paths, notes, patterns);
     check_trace(trace, paths.front());
     return report_of(std::move(trace));
 }

@@ -52,7 +52,8 @@ Report predicted_report(const Job& job, bool with_events = true);
 std::optional<StepParts> parts_of_step(const Job& job, const Metrics& metrics);
 // Reads the trace of any program. Several files are the traces of its ranks. Adds to `notes` what people should know.
 // Throws Error (BadInput) where the trace contradicts itself.
-Report read_report(const std::vector<std::string>& paths, Notices& notes);
+Report read_report(const std::vector<std::string>& paths, Notices& notes,
+                   const std::vector<std::string>& patterns = {});  // of names of tasks
 
 bool fits(const Report& report);
 // Returns tokens per second, or samples per second of a model that reads no tokens.

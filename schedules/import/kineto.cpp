@@ -5,7 +5,6 @@
 // for messages inside the annotation. `ProfilerStep#n` gives the steps. Annotations of transfers and of sums of
 // gradients are left out, since they overlap.
 #include "schedules/import/recorded_ranks.h"
-#include "schedules/import/task_names.h"
 #include "schedules/import/trace_form.h"
 #include "schedules/trace/trace_events.h"
 
@@ -88,8 +87,12 @@ struct NamedAnnotation {
     int chunk;
 };
 
-std::optional<NamedAnnotation> task_of(std::string_view name) {
-    const NamedTask named = named_in(name);
+constexpr std::string_view kStepBeginning = "ProfilerStep#";
+
+std::optional<NamedAnnotation> task_of(std::string_view name, TaskNames& names) {
+    if (name.starts_with(kStepBeginning))
+        return {};
+    const NamedTask named = names.task_in(name);
     if (!named.is_task())
         return {};
     const NameKind kind = name.starts_with("PP:") ? NameKind::Cell
@@ -137,7 +140,7 @@ Work work_of(std::string_view name) {
 
 class RankReader {
 public:
-    explicit RankReader(const std::string& path) { file_.path = path; }
+    RankReader(const std::string& path, TaskNames& names) : names_(names) { file_.path = path; }
 
     RankFile read(int position) {
         const json root =
@@ -151,6 +154,8 @@ public:
         }
         if (place.has("baseTimeNanoseconds"))
             file_.base = place.integer("baseTimeNanoseconds", 0, kMaxTime / 2);
+        if (file_.host.empty())
+            names_.require_use(file_.path);
         if (file_.host.empty())
             fail("trace '{}': none of its events is a task of a pipeline: {}; {}\n  help: {}", file_.path,
                  kTasksOfKineto, seen_.print(), help_on_annotations());
@@ -192,14 +197,14 @@ private:
 
     void read_annotation(const JsonPlace& event) {
         const std::string name = event.text("name");
-        if (name.starts_with("PP:("))
+        if (name.starts_with("PP:(") && !names_.has_patterns())
             fail(
                 "trace '{}': {}.name: '{}' is a pair of overlapping tasks, which cannot be read\n  help: record a "
                 "schedule without them, such as Schedule1F1B",
                 file_.path, event.name, shortened(name, 80));
         const bool on_host = event.text("cat") == kHost;
-        const std::optional<int> step = on_host ? number_after("ProfilerStep#", name) : std::nullopt;
-        const std::optional<NamedAnnotation> task = task_of(name);
+        const std::optional<int> step = on_host ? number_after(kStepBeginning, name) : std::nullopt;
+        const std::optional<NamedAnnotation> task = task_of(name, names_);
         if (on_host && is_communication(name))
             add_operator(event, work_of(name));
         if (!step && !task)
@@ -217,6 +222,7 @@ private:
         (step ? file_.steps : on_host ? file_.host : file_.gpu).push_back(annotation);
     }
 
+    TaskNames& names_;
     RankFile file_;
     SeenNames seen_;
 };
@@ -367,10 +373,10 @@ RecordedRank recorded(RankFile file, int place, std::vector<std::string>& notes)
     return rank;
 }
 
-Trace read_kineto(const std::vector<std::string>& paths, std::vector<std::string>& notes) {
+Trace read_kineto(const std::vector<std::string>& paths, TaskNames& names, std::vector<std::string>& notes) {
     std::vector<RankFile> files;
     for (std::size_t i = 0; i < paths.size(); ++i)
-        files.push_back(RankReader(paths[i]).read(static_cast<int>(i)));
+        files.push_back(RankReader(paths[i], names).read(static_cast<int>(i)));
     std::stable_sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
     const int world = files.front().world, count = static_cast<int>(files.size());
     if (count == 1 && world > 1)
@@ -391,8 +397,8 @@ Trace read_kineto(const std::vector<std::string>& paths, std::vector<std::string
     return trace_of_ranks(std::move(ranks), RankClocks::Running, notes);
 }
 
-bool is_kineto_task(const nlohmann::json& event) {
-    return is_annotation(event) && task_of(event.at("name").get_ref<const std::string&>()).has_value();
+bool is_kineto_task(const nlohmann::json& event, TaskNames& names) {
+    return is_annotation(event) && task_of(event.at("name").get_ref<const std::string&>(), names).has_value();
 }
 
 }  // namespace
@@ -400,10 +406,16 @@ bool is_kineto_task(const nlohmann::json& event) {
 const char* help_on_annotations() {
     return "record the steps of a schedule that annotates its tasks, such as ScheduleGPipe or "
            "ScheduleInterleaved1F1B; Schedule1F1B does not: annotate(stage) in bench/pytorch_traces.py does it, or "
-           "name the tasks with torch.profiler.record_function, as in 'fwd mb 3 stage 1'";
+           "name the tasks with torch.profiler.record_function, as in 'fwd mb 3 stage 1'; names of your own: "
+           "pipewright "
+           "import --task 'fwd_mb{mb}_stage{stage}'";
 }
 
-extern const TraceForm kKineto{
-    .tasks = kTasksOfKineto, .of_one_rank = true, .is_task = is_kineto_task, .is_file = nullptr, .read = read_kineto};
+extern const TraceForm kKineto{.tasks = kTasksOfKineto,
+                               .of_one_rank = true,
+                               .names_tasks = true,
+                               .is_task = is_kineto_task,
+                               .is_file = nullptr,
+                               .read = read_kineto};
 
 }  // namespace pw

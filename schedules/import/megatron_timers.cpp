@@ -202,7 +202,7 @@ private:
     int ranks_per_stage_ = 1, chunks_ = 1;
 };
 
-Trace read_megatron(const std::vector<std::string>& paths, std::vector<std::string>& notes) {
+Trace read_megatron(const std::vector<std::string>& paths, TaskNames&, std::vector<std::string>& notes) {
     if (paths.size() > 1)
         fail("trace '{}' has all ranks, but {} files are named\n  help: name one log", paths.front(), paths.size());
     return MegatronLog(paths.front()).trace(notes);
@@ -212,6 +212,7 @@ Trace read_megatron(const std::vector<std::string>& paths, std::vector<std::stri
 
 extern const TraceForm kMegatronTimers{.tasks = "'times across ranks (ms):' with forward-compute (Megatron-LM)",
                                        .of_one_rank = false,
+                                       .names_tasks = false,
                                        .is_task = nullptr,
                                        .is_file = begins_as_megatron,
                                        .read = read_megatron};

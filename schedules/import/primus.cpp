@@ -162,7 +162,7 @@ int chunks_near(const std::string& path) {
     return 1;
 }
 
-Trace read_primus(const std::vector<std::string>& paths, std::vector<std::string>& notes) {
+Trace read_primus(const std::vector<std::string>& paths, TaskNames&, std::vector<std::string>& notes) {
     std::vector<RecordedRank> ranks;
     const int chunks = chunks_near(paths.front());
     for (const std::string& path : paths)
@@ -174,6 +174,7 @@ Trace read_primus(const std::vector<std::string>& paths, std::vector<std::string
 
 extern const TraceForm kPrimus{.tasks = "fwd_start, bwd_start, ... of pp_rank_0.json (Primus)",
                                .of_one_rank = true,
+                               .names_tasks = false,
                                .is_task = nullptr,
                                .is_file = begins_as_primus,
                                .read = read_primus};

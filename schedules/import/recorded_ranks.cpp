@@ -1,5 +1,6 @@
 #include "schedules/import/recorded_ranks.h"
 
+#include "schedules/import/rank_clocks.h"
 #include "schedules/trace/trace_events.h"
 #include "workloads/error.h"
 
@@ -10,69 +11,11 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <tuple>
 #include <utility>
 
 namespace pw {
 
 namespace {
-
-// A tensor that a task makes for the stage after it, or a gradient for the stage before it.
-using Made = std::tuple<int, int, int, bool>;  // step, stage, micro-batch, whether it is a gradient
-
-std::optional<Made> made_by(const TraceEvent& event) {
-    const Op op = event.task.op;
-    if (op != Op::Forward && !makes_input_gradient(op))
-        return {};
-    return Made{event.step, event.task.stage, event.task.microbatch, op != Op::Forward};
-}
-
-// By how much later than one device's clock another device's clock must be set.
-struct ClockBound {
-    Ns least;
-    const TraceEvent *made, *read;  // the pair that needs most
-};
-using ClockBounds = std::map<std::pair<int, int>, ClockBound>;  // devices: that makes a tensor, and that reads it
-
-ClockBounds clock_bounds(const std::vector<TraceEvent*>& events) {
-    std::map<Made, const TraceEvent*> makers;
-    for (const TraceEvent* event : events)
-        if (const std::optional<Made> made = made_by(*event))
-            makers[*made] = event;
-    ClockBounds bounds;
-    for (const TraceEvent* event : events) {
-        std::optional<Made> input = made_by(*event);
-        if (!input)
-            continue;
-        std::get<1>(*input) += std::get<3>(*input) ? 1 : -1;
-        const auto maker = makers.find(*input);
-        if (maker == makers.end() || maker->second->device == event->device)
-            continue;
-        const ClockBound bound{maker->second->end - event->start, maker->second, event};
-        const auto [known, fresh] = bounds.try_emplace({maker->second->device, event->device}, bound);
-        if (!fresh && known->second.least < bound.least)
-            known->second = bound;
-    }
-    return bounds;
-}
-
-// Returns for each device the least time, never negative, by which to move the device later so that all bounds hold.
-// Returns nothing if no times satisfy all bounds.
-std::optional<std::vector<Ns>> clock_moves(const ClockBounds& bounds, int devices) {
-    std::vector<Ns> moves(static_cast<std::size_t>(devices), 0);
-    for (int round = 0; round <= devices; ++round) {
-        bool changed = false;
-        for (const auto& [ends, bound] : bounds) {
-            const Ns least = moves[static_cast<std::size_t>(ends.first)] + bound.least;
-            Ns& move = moves[static_cast<std::size_t>(ends.second)];
-            changed = changed || move < least;
-            move = std::max(move, least);
-        }
-        if (!changed)
-            return moves;
-    }
-    return {};
-}
 
 std::string place_of(const TraceEvent& event) { return fmt::format("{} of rank {}", print(event.task), event.rank); }
 
@@ -97,6 +40,7 @@ public:
             align(events);
         length_ = begin_at_zero();
         note_moves();
+        note_ranges();
         trace_.schedule = kForeign;
         complete_from_tasks(trace_, ranks_.front().path);
         return std::move(trace_);
@@ -233,6 +177,41 @@ private:
             if (move > 0)
                 moved_[event->rank] = std::max(moved_[event->rank], move);
         }
+        widen(clock_ranges(bounds, *moves));
+    }
+
+    // Keeps the widest range of each rank over the steps whose clocks are apart.
+    void widen(const std::vector<ClockRange>& ranges) {
+        ranges_.resize(ranges.size());
+        for (std::size_t device = 0; device < ranges.size(); ++device) {
+            ranges_[device].earlier = std::max(ranges_[device].earlier, ranges[device].earlier);
+            ranges_[device].later = std::max(ranges_[device].later, ranges[device].later);
+        }
+    }
+
+    // Processes of the same file share its clock.
+    bool has_several_clocks() const {
+        return std::any_of(ranks_.begin(), ranks_.end(),
+                           [&](const RecordedRank& rank) { return rank.path != ranks_.front().path; });
+    }
+
+    void note_ranges() {
+        if (!not_aligned_.empty() || !has_several_clocks())
+            return;
+        std::vector<std::size_t> order;
+        for (std::size_t device = 1; device < ranges_.size(); ++device)
+            order.push_back(device);
+        std::stable_sort(order.begin(), order.end(),
+                         [&](std::size_t a, std::size_t b) { return ranges_[a].width() > ranges_[b].width(); });
+        std::vector<std::string> parts;
+        for (const std::size_t device : order)
+            parts.push_back(fmt::format("rank {} {}", ranks_[device].rank, print(ranges_[device])));
+        constexpr std::size_t kMost = 8;
+        const std::size_t more = parts.size() - std::min(parts.size(), kMost);
+        parts.resize(parts.size() - more);
+        notes_.push_back(fmt::format("the order of the tasks bounds the clocks, against rank {}: {}{}",
+                                     ranks_.front().rank, fmt::join(parts, ", "),
+                                     more > 0 ? fmt::format(", and {} ranks surer", more) : ""));
     }
 
     void note_moves() {
@@ -288,6 +267,7 @@ private:
     std::map<int, std::vector<TraceEvent*>> of_one_clock_;  // of each step, or of all of them, by clocks_
     std::vector<int> steps_;                                // that all ranks have
     std::map<int, Ns> moved_;                               // rank -> the most
+    std::vector<ClockRange> ranges_;                        // by device, against device 0
     Ns length_ = 0;                                         // of the trace
     std::string not_aligned_;
 };

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <charconv>
 #include <iterator>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -193,6 +194,29 @@ private:
 }  // namespace
 
 NamedTask named_in(std::string_view name) { return NameReader(name).read(); }
+
+std::optional<Op> op_of_word(std::string_view word) {
+    const std::vector<Token> tokens = tokens_of(word);
+    const KnownWord* const known = tokens.size() == 1 ? known_word(tokens.front().word) : nullptr;
+    return known != nullptr && known->kind == WordKind::Op ? std::optional(known->op) : std::nullopt;
+}
+
+std::optional<Op> op_in(std::string_view text) {
+    std::set<Op> words, letters;
+    for (const Token& token : tokens_of(text)) {
+        if (const std::optional<Op> op = op_of_word(token.word))
+            (token.word.size() > 1 ? words : letters).insert(*op);
+        if (words.contains(Op::Backward) && (token.word == "input" || token.word == "weight"))
+            words = {token.word == "input" ? Op::BackwardInput : Op::BackwardWeight};
+    }
+    const std::set<Op>& named = words.empty() ? letters : words;
+    return named.size() == 1 ? std::optional(*named.begin()) : std::nullopt;
+}
+
+std::string_view word_at(std::string_view text) {
+    return text.substr(0, static_cast<std::size_t>(
+                              std::distance(text.begin(), std::find_if_not(text.begin(), text.end(), is_letter))));
+}
 
 std::optional<int> only_number_in(std::string_view text) {
     const std::vector<Token> tokens = tokens_of(text);

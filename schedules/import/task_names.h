@@ -20,6 +20,13 @@ struct NamedTask {
 
 // Nothing is set for a name that has a word or a number which names of tasks do not have.
 NamedTask named_in(std::string_view name);
+// Returns the operation that a word is for, such as `fwd`, in any case.
+std::optional<Op> op_of_word(std::string_view word);
+// Returns the only operation that words of a text name, among them words that are no parts of names: `Forward` for
+// 'my forward of'. Letters such as F count where no longer word names an operation.
+std::optional<Op> op_in(std::string_view text);
+// Returns the letters at the beginning of a text.
+std::string_view word_at(std::string_view text);
 // Returns the number that a text has, if it has nothing else.
 std::optional<int> only_number_in(std::string_view text);
 

@@ -16,19 +16,22 @@
 namespace pw {
 
 // Each row is defined where its reader is.
-extern const TraceForm kKineto, kMegatronTimers, kNamedEvents, kPrimus, kVaruna;
+extern const TraceForm kChakra, kKineto, kMegatronTimers, kNamedEvents, kNsight, kNsightDatabase, kPaddle, kPrimus,
+    kVaruna;
 
 namespace {
 
 using nlohmann::json;
 
-bool has_our_args(const json& event) {
+bool has_our_args(const json& event, TaskNames& names) {
+    if (names.has_patterns())
+        return false;
     const auto args = event.find("args");
     return args != event.end() && args->is_object() && args->contains("op") && args->contains("stage") &&
            args->at("op").is_string() && op_from(args->at("op").get_ref<const std::string&>());
 }
 
-Trace read_tasks(const std::vector<std::string>& paths, std::vector<std::string>&) {
+Trace read_tasks(const std::vector<std::string>& paths, TaskNames&, std::vector<std::string>&) {
     if (paths.size() > 1)
         fail("trace '{}' has all devices, but {} files are named\n  help: name one file", paths.front(), paths.size());
     return read_foreign_trace(paths.front());
@@ -36,12 +39,14 @@ Trace read_tasks(const std::vector<std::string>& paths, std::vector<std::string>
 
 constexpr TraceForm kTasks{.tasks = "events with args op, stage and microbatch",
                            .of_one_rank = false,
+                           .names_tasks = false,
                            .is_task = has_our_args,
                            .is_file = nullptr,
                            .read = read_tasks};
 
 // An event is a task of the first row that takes it.
-constexpr const TraceForm* kForms[] = {&kTasks, &kKineto, &kNamedEvents, &kPrimus, &kVaruna, &kMegatronTimers};
+constexpr const TraceForm* kForms[] = {&kTasks,  &kKineto, &kNamedEvents, &kNsight, &kNsightDatabase,
+                                       &kChakra, &kPrimus, &kVaruna,      &kPaddle, &kMegatronTimers};
 
 const TraceForm* form_of_file(std::string_view beginning) {
     const auto form = std::find_if(std::begin(kForms), std::end(kForms), [&](const TraceForm* row) {
@@ -51,7 +56,7 @@ const TraceForm* form_of_file(std::string_view beginning) {
 }
 
 // The first task of a Chrome trace decides its format.
-const TraceForm& form_of(const std::string& path) {
+const TraceForm& form_of(const std::string& path, TaskNames& names) {
     if (const TraceForm* form = form_of_file(beginning_of(path)))
         return *form;
     struct Found {
@@ -61,7 +66,7 @@ const TraceForm& form_of(const std::string& path) {
     try {
         const json root = parse_events(path, help_on_forms(), [&](const JsonPlace& event, std::size_t) {
             const auto form = std::find_if(std::begin(kForms), std::end(kForms), [&](const TraceForm* row) {
-                return row->is_task != nullptr && row->is_task(event.object);
+                return row->is_task != nullptr && row->is_task(event.object, names);
             });
             if (form != std::end(kForms))
                 throw Found{*form};
@@ -72,6 +77,8 @@ const TraceForm& form_of(const std::string& path) {
     } catch (const Found& found) {
         return *found.form;
     }
+    if (names.has_patterns())
+        fail("trace '{}': no name matches {}; {}\n  help: {}", path, names.print(), seen.print(), pattern_forms());
     std::vector<std::string_view> tasks;
     for (const TraceForm* form : kForms)
         if (form->is_task != nullptr)
@@ -106,11 +113,22 @@ std::string SeenNames::print() const {
                        more ? " and others" : "");
 }
 
-Trace read_any_trace(const std::vector<std::string>& paths, std::vector<std::string>& notes) {
-    return form_of(paths.front()).read(paths, notes);
+Trace read_any_trace(const std::vector<std::string>& paths, std::vector<std::string>& notes,
+                     const std::vector<std::string>& patterns) {
+    TaskNames names(patterns);
+    const TraceForm& form = form_of(paths.front(), names);
+    if (names.has_patterns() && !form.names_tasks)
+        fail("trace '{}': its tasks have no names that a pattern could describe: {}\n  help: leave the pattern {} out",
+             paths.front(), form.tasks, names.print());
+    Trace trace = form.read(paths, names, notes);
+    names.require_use(paths.front());
+    return trace;
 }
 
-bool is_of_one_rank(const std::string& path) { return form_of(path).of_one_rank; }
+bool is_of_one_rank(const std::string& path) {
+    TaskNames names;
+    return form_of(path, names).of_one_rank;
+}
 
 bool begins_as_trace(std::string_view beginning) { return form_of_file(beginning) != nullptr; }
 

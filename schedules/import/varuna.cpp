@@ -88,7 +88,7 @@ private:
     int step_ = 0;
 };
 
-Trace read_varuna(const std::vector<std::string>& paths, std::vector<std::string>& notes) {
+Trace read_varuna(const std::vector<std::string>& paths, TaskNames&, std::vector<std::string>& notes) {
     std::vector<RecordedRank> ranks;
     for (const std::string& path : paths)
         ranks.push_back(VarunaLog(path, paths.size()).read());
@@ -99,6 +99,7 @@ Trace read_varuna(const std::vector<std::string>& paths, std::vector<std::string
 
 extern const TraceForm kVaruna{.tasks = "lines such as 'fwd 0 1589289677.832 0.225' (Varuna)",
                                .of_one_rank = true,
+                               .names_tasks = false,
                                .is_task = nullptr,
                                .is_file = begins_as_varuna,
                                .read = read_varuna};

@@ -351,8 +351,9 @@ const char* help_on_forms() {
         return fmt::format(
             "name a trace that pipewright wrote; or one of another program whose tasks are events with ph X and args "
             "op ({}), stage, microbatch, for transfers peer, and start_ns and end_ns, or ts and dur instead, where the "
-            "device is args.device or pid; or the files of torch.profiler, Primus or Varuna, one per rank; or the log "
-            "of Megatron-LM's timers",
+            "device is args.device or pid; or the files of torch.profiler, Nsight Systems, Primus, Varuna or Paddle, "
+            "one per rank; or the log of Megatron-LM's timers; for names of your own: pipewright import --task "
+            "'fwd_mb{{mb}}_stage{{stage}}'",
             fmt::join(letters, " "));
     }();
     return help.c_str();

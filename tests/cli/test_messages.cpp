@@ -139,15 +139,15 @@ TEST_F(Messages, AWrongModelIsTheOnlyMistake) {
 
 // Files of other programs that are not read.
 TEST_F(Messages, AFileThatIsNotReadIsNamed) {
-    write("nvtx.csv", "Start (ns),End (ns),Duration (ns),Name,PID\n0,10000000,10000000,:fwd_mb0_stage0,100\n");
+    write("kernels.csv", "Time (%),Total Time (ns),Instances,Name\n100.0,10000000,4,gemm\n");
     write("numbers.csv", "1,2,3\n4,5,6\n");
     run_well("plan four.yaml --format csv -o plan.csv");
     write("layers.csv", "name,forward (ms),backward (ms)\na,3,6\n");
     expect_all(
-        {{"import nvtx.csv -o t.json",
-          {"is a table of ranges from Nsight Systems, not a trace", "\"name\": \"fwd_mb3"}},
-         {"plot nvtx.csv -o t.svg", {"is a table of ranges from Nsight Systems, not a trace"}},
-         {"validate nvtx.csv", {"is a table of ranges from Nsight Systems, not a config"}},
+        {{"import kernels.csv -o t.json",
+          {"is a file of Nsight Systems without a table of ranges, not a trace", "--report nvtx_gpu_proj_trace"}},
+         {"plot kernels.csv -o t.svg", {"is a file of Nsight Systems without a table of ranges, not a trace"}},
+         {"validate kernels.csv", {"is a file of Nsight Systems without a table of ranges, not a config"}},
          {"import numbers.csv -o t.json", {"is a table, not a trace", "cells such as 0F0", "name, forward (ms)"}},
          {"simulate numbers.csv", {"is a table, not a config"}},
          {"import plan.csv -o t.json", {"is a plan, not a trace", "pipeline: {schedule: plan.csv}"}},

@@ -208,12 +208,6 @@ TEST_F(PublicInputs, LayoutsOfMegatron) {
     EXPECT_NEAR(ms_of_step("empty-stage.yaml"), 755.4, 0.1);
 }
 
-TEST_F(PublicInputs, RangesOfNsightAreNamed) {
-    NEED_FIELD("32-nsight-nvtx");
-    expect_says(error_of("import nvtx_pushpop_trace.csv -o t.json", 2),
-                {"table of ranges from Nsight Systems", "Chrome trace"});
-}
-
 // The time of 1F1B's step, where a backward takes twice the forward of its stage and messages take no time.
 double step_of_1f1b(const std::vector<double>& forward, int micro_batches) {
     const int stages = static_cast<int>(forward.size());

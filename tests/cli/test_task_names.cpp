@@ -160,6 +160,88 @@ TEST_F(TaskNames, ChunksOfTheModelAreStages) {
     }
 }
 
+// Names of a program's own, each in a plain trace and in the files of torch.profiler.
+TEST_F(TaskNames, MatchPatterns) {
+    struct Form {
+        Name name;
+        const char* patterns;
+    };
+    const auto word = [](const Slice& s) { return s.forward ? "vor" : "back"; };
+    const Form forms[] = {
+        {[&](const Slice& s) { return fmt::format("{}<{}>@{}", word(s), s.microbatch, s.device); },
+         "--task 'F=vor<{mb}>@{stage}' --task 'b=back<{mb}>@{stage}'"},
+        {[](const Slice& s) { return fmt::format("my layers/{}7 {}", word_of(s), s.microbatch); },
+         "--task '*{op}7 {mb}'"},
+        {[](const Slice& s) { return fmt::format("{}{} step 0", letter_of(s), s.microbatch); },
+         "--task '{op}{mb} step {step}'"},
+        {[](const Slice& s) { return fmt::format("{} of {} seq 9", word_of(s), 10 + s.microbatch); },
+         "--task 'Forward of 1{mb} *' --task 'backward of 10*' --task 'backward of {mb} *'"},
+    };
+    for (const Form& form : forms) {
+        SCOPED_TRACE(form.name(kSlices[4]));
+        write_plain(form.name);
+        const bool shifted = &form == &forms[3];
+        if (shifted)  // a number is a whole row of digits, so "1{mb}" matches nothing
+            expect_says(error_of(fmt::format("import plain.json -o trace.json {}", form.patterns), 2),
+                        {"no name matches the pattern 'Forward of 1{mb} *'", "'Forward of 10 seq 9'"});
+        else
+            expect_read(fmt::format("plain.json {}", form.patterns), 1, false);
+        if (shifted)
+            continue;
+        write_kineto(form.name);
+        expect_read(fmt::format("rank0.json rank1.json {}", form.patterns), 1, false);
+    }
+}
+
+// Three ranks of PyTorch 2.15 over gloo, with names that a person gave with record_function. Stage 1 has three layers,
+// the remaining stages one.
+TEST_F(TaskNames, OfAPersonAreRead) {
+    const std::string files = fmt::format("{0}/rank2.json.gz {0}/rank0.json.gz {0}/rank1.json.gz",
+                                          PIPEWRIGHT_SOURCE_DIR "/tests/cli/kineto/own-names");
+    expect_says(error_of("import " + files + " -o trace.json", 2), {"'run layers 0 of part 2'", "import --task"});
+    const Said said = run_well("import " + files +
+                               " -o trace.json --task 'F=run layers {mb} of part {stage}' --task "
+                               "'B=gradients {mb} of part {stage}'");
+    expect_says(said.out, {"devices: 3, stages: 3, micro-batches: 4, steps: 2"});
+    EXPECT_EQ(run_well("compare trace.json --replay --explain --json").json()["explanation"]["slowest_stage"], 1);
+}
+
+// A pattern replaces the names that are known.
+TEST_F(TaskNames, OfPatternsAreTheOnlyTasks) {
+    write_plain([](const Slice& s) { return fmt::format("{}{}", letter_of(s), s.microbatch); });
+    Json file = Json::parse(read("plain.json"));
+    Json others = Json::array();
+    for (Json& event : file["traceEvents"]) {
+        others.push_back(event);
+        others.back()["name"] = "grab layer " + event["name"].get<std::string>();
+        event["dur"] = 1;
+    }
+    file["traceEvents"].insert(file["traceEvents"].end(), others.begin(), others.end());
+    write("plain.json", file.dump());
+    expect_read("plain.json --task 'grab layer {op}{mb}'", 1, false);
+    expect_read("plain.json --task '* {op}{mb}'", 1, false);
+    expect_says(error_of("import plain.json -o trace.json --task '*{op} layer *'", 2),  // the "b" of "grab" is no word
+                {"no name matches '*{op} layer *'"});
+}
+
+TEST_F(TaskNames, PatternsThatCannotBeReadAreNamed) {
+    write_plain([](const Slice& s) { return fmt::format("{}{}", letter_of(s), s.microbatch); });
+    const auto error = [&](const char* pattern) {
+        return error_of(fmt::format("import plain.json -o trace.json --task '{}'", pattern), 2);
+    };
+    expect_says(error("fwd{nb}"), {"pattern 'fwd{nb}' of tasks", "no part of a name is called 'nb'", "{mb}, {stage}"});
+    expect_says(error("fwd{mb"), {"a brace is not closed"});
+    expect_says(error("fwd{mb}{stage}"), {"follow each other"});
+    expect_says(error("fwd{mb}_{mb}"), {"it has a part twice"});
+    expect_says(error("layers_{mb}"), {"it does not say which operation it is of", "'F=layers_{mb}'"});
+    expect_says(error("F={op}{mb}"), {"it names the operation twice"});
+    expect_says(error("fwd_then_bwd{mb}"), {"it does not say which operation"});
+    expect_says(error("fwd_{mb}"), {"no name matches 'fwd_{mb}'; it has events 'F0', 'F1', 'B0', 'B1'"});
+    write("pp_rank_0.json", R"({"1": {"fwd_start": [0.0], "fwd_end": [1.0]}})");
+    expect_says(error_of("import pp_rank_0.json -o trace.json --task 'fwd{mb}'", 2),
+                {"no names that a pattern could describe", "leave the pattern 'fwd{mb}' out"});
+}
+
 TEST_F(TaskNames, ThePublicOnesAreRead) {
     PIPEWRIGHT_NEED_DATA(folder, "field/29-own-annotations");
     const std::string files = fmt::format("{0}/rank0.json {0}/rank1.json {0}/rank2.json {0}/rank3.json", folder);

@@ -9,6 +9,7 @@
 #include "report/accuracy.h"
 #include "schedules/csv/csv.h"
 #include "schedules/import/any_trace.h"
+#include "schedules/import/task_patterns.h"
 #include "schedules/orders/schedule.h"
 #include "schedules/passes/passes.h"
 #include "schedules/trace/trace.h"
@@ -26,6 +27,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -80,6 +82,15 @@ void replay_any_trace(const char* name, const std::string& bytes) {
         std::abort();
 }
 
+// The first line is a pattern, the rest a name.
+void match_pattern(const std::string& bytes) {
+    const std::size_t end = std::min(bytes.find('\n'), bytes.size());
+    const std::string name = bytes.substr(std::min(end + 1, bytes.size()));
+    const NamedTask task = TaskNames({bytes.substr(0, end)}).task_in(name);
+    if (task.microbatch && (*task.microbatch < 0 || *task.microbatch > kMostNumber))
+        std::abort();
+}
+
 void read_digits(const std::string& bytes) {
     for (const char* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte"})
         file(name, bytes);
@@ -119,6 +130,11 @@ const Target kTargets[] = {
     {"kineto", [](const std::string& bytes) { replay_any_trace("rank.json", bytes); }},
     {"primus", [](const std::string& bytes) { replay_any_trace("pp_rank_0.json", bytes); }},
     {"varuna", [](const std::string& bytes) { replay_any_trace("stage0of1", bytes); }},
+    {"nsight", [](const std::string& bytes) { replay_any_trace("ranges.csv", bytes); }},
+    {"nsight_sqlite", [](const std::string& bytes) { replay_any_trace("x.sqlite", bytes); }},
+    {"chakra", [](const std::string& bytes) { replay_any_trace("rank.json", bytes); }},
+    {"paddle", [](const std::string& bytes) { replay_any_trace("workerlog.0", bytes); }},
+    {"patterns", match_pattern},
     {"megatron", [](const std::string& bytes) { replay_any_trace("train.log", bytes); }},
     {"profile", [](const std::string& bytes) { read_profile(file("profile.yaml", bytes)); }},
     {"products", [](const std::string& bytes) { read_products(file("products.yaml", bytes)); }},
