@@ -238,8 +238,10 @@ ReplayedTrace replayed(const Report& measured, bool explained) {
                          mechanics_of(traced.plan, traced.proof, mode, trace, traced.rules.costs),
                          measured.names,
                          work_of_stages(trace, measured.metrics.step)};
-    if (explained)
+    if (explained) {
         replay.explanation = explanation_of(traced.plan, traced.proof, mode, trace, traced.rules.costs);
+        replay.answers = answers_of(measured, *replay.explanation, replay.mechanics);
+    }
     return replay;
 }
 
@@ -280,7 +282,8 @@ Json json_of_explained(const ReplayedTrace& replay) {
     Json json = to_json(all), stages = Json::array();
     for (std::size_t stage = 0; stage < replay.work.size(); ++stage)
         stages.push_back({{"work_ns", replay.work[stage]}, {"critical_ns", all.critical_of_stages[stage]}});
-    json.update({{"stages", std::move(stages)},
+    json.update({{"answers", to_json(*replay.answers)},
+                 {"stages", std::move(stages)},
                  {"slowest_stage", std::max_element(replay.work.begin(), replay.work.end()) - replay.work.begin()},
                  {"makespan_ns", all.makespan},
                  {"balanced_ns", all.balanced}});
@@ -293,7 +296,8 @@ std::string text_of_explained(const ReplayedTrace& replay) {
     for (std::size_t stage = 0; stage < replay.work.size(); ++stage)
         stages.add({fmt::format("{}", stage), print_time(replay.work[stage]), print_time(all.critical_of_stages[stage]),
                     print_percent(part_of(all.critical_of_stages[stage], all.makespan))});
-    return fmt::format("{}\n{}\n{}", to_text(all, replay.devices), stages.print(), slow_stage_of(replay));
+    return fmt::format("{}\n{}\n{}\n{}", to_text(all, replay.devices), stages.print(), slow_stage_of(replay),
+                       to_text(*replay.answers, replay.devices));
 }
 
 }  // namespace

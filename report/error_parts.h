@@ -3,6 +3,7 @@
 
 #include "job/job.h"
 #include "report/report.h"
+#include "report/trace_answers.h"
 #include "sim/replay.h"
 
 #include <optional>
@@ -33,6 +34,7 @@ struct ReplayedTrace {
     std::vector<std::string> devices;             // their names
     std::vector<Ns> work;                         // by stage: F B I W R of a micro-batch, the mean of the step
     std::optional<Explanation> explanation = {};  // of the replay, if asked for
+    std::optional<TraceAnswers> answers = {};     // with the explanation
 };
 // Throws Error where the plan of the trace cannot be proven, or its events are not in the order of that plan.
 ReplayedTrace replayed(const Report& measured, bool explained = false);

@@ -1,5 +1,6 @@
 #include "report/panels.h"
 
+#include "report/error_parts.h"
 #include "report/idle_causes.h"
 #include "report/table.h"
 #include "report/traced_plan.h"
@@ -288,6 +289,14 @@ void explain_steps(Panel& panel, const std::vector<int>& steps) {
     std::ranges::stable_sort(panel.gaps, {}, [](const PanelGap& gap) { return std::pair(gap.device, gap.from); });
 }
 
+// Adds what the trace of another program answers, before further tables.
+void add_answers(Panel& panel, const Report& report) try {
+    const ReplayedTrace replay = replayed(report, true);
+    const std::vector<PanelTable> tables = tables_of(*replay.answers, replay.devices);
+    panel.tables.insert(panel.tables.begin(), tables.begin(), tables.end());
+} catch (const Error&) {  // such a trace need not have a whole plan
+}
+
 }  // namespace
 
 Panel drawn_panel(const Report& report, const Trace& drawn, const std::string& file) {
@@ -299,6 +308,8 @@ Panel drawn_panel(const Report& report, const Trace& drawn, const std::string& f
         explain_trace(panel, drawn.asynchronous ? report.trace : drawn);
     else
         explain_steps(panel, steps);
+    if (report.trace.schedule == kForeign)
+        add_answers(panel, report);
     return panel;
 }
 
