@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -194,13 +195,13 @@ TEST(ClusterSearch, BalancesBlocksOfOrdersByCosts) {
 // The bounds of every choice, against its simulated plan.
 TEST(ClusterSearch, BoundsEveryPlan) {
     int bounded = 0, sliced = 0;
-    OneIn some(5);
+    std::map<std::string, OneIn> some;  // of each schedule's choices
     for (const char* schedules : {"all", "[1f1b, interleaved, gpipe, naive]"}) {
         const Config config =
             load(kSmall, {fmt::format("search.schedules={}", schedules), "search.zero=[1, 3]",
                           "search.recompute=[none]", "search.micro_batch_sizes=[1, 4]", "pipeline.effort=0.1"});
         for (const PlanChoice& choice : cluster_choices(config)) {
-            if (!some.picks())
+            if (!some.try_emplace(choice.schedule, 5).first->second.picks())
                 continue;
             Notices notices;
             Job job;

@@ -115,7 +115,7 @@ protected:
 
     std::vector<Ns> least_;  // of the rounds that have a plan
     // Rounds with more splits of all choices are not tried: they are few, and would take most of the time.
-    int most_splits_ = soaks() ? kAnyNumber : 500;
+    int most_splits_ = soaks() ? kAnyNumber : 200;
     bool freezes_ = false;  // some of the first layers
 
 private:
