@@ -12,6 +12,7 @@
 #include "report/run_report.h"
 #include "report/sweep.h"
 #include "schedules/csv/csv.h"
+#include "schedules/import/trace_folder.h"
 #include "schedules/trace/trace_json.h"
 #include "search/plan_choice.h"
 #include "viz/plot.h"
@@ -239,11 +240,11 @@ Outcome compared(const Report& predicted, const Report& measured) {
     return outcome_of_comparison(compare_traces(predicted, measured), {});
 }
 
-Outcome imported(const std::vector<std::string>& files) {
+Outcome imported(const std::vector<std::string>& files, const std::vector<std::string>& tasks) {
     if (files.empty())
         fail("no file is given\n  help: name a trace, or one file for each of its ranks");
     Outcome outcome;
-    Report report = read_report(files, outcome.notes);
+    Report report = read_report(with_files_of_folders(files, outcome.notes), outcome.notes, tasks);
     outcome.json = [json = to_json(report)] { return json; };
     add_report(outcome, std::move(report));
     return outcome;

@@ -37,8 +37,8 @@ Outcome executed(const ConfigSource& source, const Hooks& hooks);
 Outcome compared(const ConfigSource& source, std::optional<int> turns, const Hooks& hooks);
 Outcome compared(const Report& predicted, const Report& measured);
 
-// Reads a trace of any program, from one file or a file per rank.
-Outcome imported(const std::vector<std::string>& files);
+// Reads a trace of any program, from one file, a file per rank, or their folder. `tasks` are patterns of names.
+Outcome imported(const std::vector<std::string>& files, const std::vector<std::string>& tasks);
 // Replays the plan of a measured trace with its own times.
 Outcome replayed_with(const Report& measured, bool explained);
 

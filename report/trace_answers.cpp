@@ -59,6 +59,9 @@ std::vector<std::string> plain_schedules() {
     return names;
 }
 
+// Returns whether both hold the same stages on the same devices, and cut samples into as many slices.
+bool is_like(const Trace& a, const Trace& b) { return a.stages_of == b.stages_of && a.slices == b.slices; }
+
 // Returns the schedules that take less than the order of the trace, with the same times and stages on the same devices.
 std::vector<StepChange> shorter_schedules(const Report& measured, Ns replayed) try {
     MeasuredConfig config = measured_config(measured);
@@ -70,8 +73,7 @@ std::vector<StepChange> shorter_schedules(const Report& measured, Ns replayed) t
     config.schedule = "schedule: gpipe";
     std::vector<StepChange> changes;
     for (const SweepPoint& point : simulate_schedules(source(), plain_schedules(), {}, false).points)
-        if (point.report && point.report->metrics.step_time < now &&
-            point.report->trace.stages_of == measured.trace.stages_of)
+        if (point.report && point.report->metrics.step_time < now && is_like(point.report->trace, measured.trace))
             changes.push_back({"schedule " + point.report->trace.schedule, point.report->trace.schedule,
                                now - point.report->metrics.step_time, most_in_flight(point.report->metrics)});
     std::stable_sort(changes.begin(), changes.end(), [](const StepChange& a, const StepChange& b) {

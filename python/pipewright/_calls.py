@@ -7,7 +7,7 @@ from typing import Any, Optional, Union
 
 from . import _core
 from ._answers import Comparison, Search, Sweep
-from ._arguments import Path, Progress, mapping, path_bytes, progress_of, seconds, text, whole_number
+from ._arguments import Path, Progress, mapping, path_bytes, progress_of, seconds, text, texts, whole_number
 from ._config import Config, ConfigLike, Overrides, config_of, settings_of, value_text
 from ._error import Error
 from ._results import Answer, Result
@@ -124,11 +124,11 @@ def _report(name: str, result: Any) -> _core.Report:
     return result._whole_report()
 
 
-def import_trace(files: Union[Path, Sequence[Path]]) -> Result:
-    """Reads a trace: of `pipewright run`, torch.profiler, Megatron-LM's timers and others (docs/import.md). Several
-    files are those of the ranks of one job."""
+def import_trace(files: Union[Path, Sequence[Path]], *, tasks: Sequence[str] = ()) -> Result:
+    """Reads a trace: of `pipewright run`, torch.profiler, Nsight Systems and others (docs/import.md). Several files, or
+    a folder, are of the ranks of one job. `tasks` describe names of your own: ["fwd_mb{mb}_stage{stage}"]."""
     names = list(files) if hasattr(files, "__iter__") and not isinstance(files, (str, bytes)) else [files]
-    return _result(_core.import_trace([path_bytes("files", name) for name in names]), None)
+    return _result(_core.import_trace([path_bytes("files", name) for name in names], texts("tasks", tasks)), None)
 
 
 def replay(measured: Result, *, explain: bool = True) -> Answer:

@@ -79,10 +79,13 @@ void take_time(std::string_view cell, std::size_t number, RangeColumns& columns)
         return;
     const TimeColumn column{number, row->nanoseconds};
     constexpr std::string_view kProjected = "Projected ";
-    if (name.starts_with(kProjected)) {
-        columns.projected = true;
-        name.remove_prefix(kProjected.size());
-    }
+    const bool projected = name.starts_with(kProjected);
+    if (columns.projected && !projected)
+        return;
+    if (projected && !columns.projected)  // columns before it are the host's
+        columns.start = columns.end = columns.duration = {};
+    columns.projected = projected;
+    name.remove_prefix(projected ? kProjected.size() : 0);
     if (name == "Start")
         columns.start = column;
     else if (name == "End")

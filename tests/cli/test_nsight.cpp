@@ -125,6 +125,17 @@ TEST_F(Nsight, ProjectionsAreTheTimesOfTheGpu) {
     expect_says(notes, {"rank 1 -0 ns to +0 ns"});  // no time between its tasks and their inputs
 }
 
+// Columns of the host are left out wherever they are.
+TEST_F(Nsight, ColumnsOfTheGpuComeBeforeColumnsOfTheHost) {
+    write_table("x.csv",
+                "Start (ns),End (ns),Name,PID,Projected Start (ms),Projected Duration (ms),Duration (ns),Domain",
+                [](const NvtxSlice& slice) {
+                    return fmt::format("1,2,{},{},{},{},3,", slice.name(), slice.device, slice.start, slice.duration());
+                });
+    expect_step("x.csv");
+    EXPECT_EQ(run_well("import x.csv -o trace.json").err, "");
+}
+
 TEST_F(Nsight, ThePublicTableIsRead) {
     PIPEWRIGHT_NEED_DATA(table, "field/32-nsight-nvtx/nvtx_pushpop_trace.csv");
     const Json json = run_well("compare --replay --explain --json " + table).json();

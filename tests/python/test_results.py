@@ -40,6 +40,14 @@ class Predictions(unittest.TestCase):
             np.testing.assert_array_equal(trace[name], column, name)
         self.assertEqual(imported.label, "predicted")
 
+    def test_have_tasks_by_names_of_a_person(self):
+        folder = os.path.join(SOURCE, "tests", "cli", "kineto", "own-names")
+        imported = pw.import_trace(folder, tasks=["F=run layers {mb} of part {stage}", "B=gradients {mb} of part {stage}"])
+        self.assertEqual((imported.devices.name.tolist(), imported.label), (["0", "1", "2"], "measured"))
+        with self.assertRaises(pw.Error) as caught:
+            pw.import_trace(folder, tasks=["F=run layers {mb} of part {stage}", "B=nothing {mb}"])
+        self.assertIn("no name matches the pattern 'B=nothing {mb}'", str(caught.exception))
+
     def test_count_busy_time_as_their_traces_do(self):
         result = pw.simulate(RESNET)
         trace = result.trace
