@@ -106,9 +106,11 @@ TEST_F(CudaCli, AModuleOfAnotherVersionIsRefused) {
 }
 
 TEST_F(CudaCli, CompareRunsOnGpus) {
-    const std::string said = run_well("compare mlp.yaml --set run.backend=cuda").out;
+    run_well("profile mlp.yaml -o profile.yaml --set run.backend=cuda");
+    const std::string compare = "compare mlp.yaml --set run.backend=cuda --set cluster.profile=profile.yaml";
+    const std::string said = run_well(compare).out;
     EXPECT_NE(said.find("\nmemory of GPU 0 "), std::string::npos) << said;
-    const Json compared = run_well("compare mlp.yaml --json --set run.backend=cuda").json();
+    const Json compared = run_well(compare + " --json").json();
     const Json& gpus = compared["measured"]["gpus"];
     ASSERT_EQ(gpus.size(), 1u);
     EXPECT_EQ(gpus[0]["devices"], Json({0, 1}));

@@ -85,17 +85,6 @@ def link_faults(site):
             yield f"no page for docs/{page.name}"
 
 
-def opened_pages(site):
-    """Returns what the browser opens: the documentation, one in four of the remaining pages, and one in three of the
-    gallery's, which have the same scripts. PIPEWRIGHT_SOAK=1: all."""
-    pages = sorted(site.rglob("*.html"))
-    if "PIPEWRIGHT_SOAK" in os.environ:
-        return pages
-    live = [page for page in pages if page.parent.name == "gallery"]
-    rest = [page for page in pages if page.parent != site / "docs" and page not in live]
-    return [page for page in pages if page not in live + rest] + live[::3] + rest[::4]
-
-
 def width_faults(browser, site, page):
     name, live = page.relative_to(site), page.parent.name == "gallery"
     browser.resize(360, 740)
@@ -132,7 +121,7 @@ def main():
             browser.call("Network.enable")
             browser.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=-1,
                          uploadThroughput=-1)
-            for page in opened_pages(site):
+            for page in sorted(site.rglob("*.html")):
                 faults += width_faults(browser, site, page)
             faults += search_faults(browser, site)
     print("\n".join(faults) or f"{len(pages_of(site))} pages", flush=True)
