@@ -76,7 +76,7 @@ TEST_F(CoreCases, DualPipeIdlesMoreWhereForwardsAreLonger) {
 TEST_F(CoreCases, SearchOfAClusterKnowsThePlan) {
     NEED_CASE("08-clusters-one-rank-chunks");
     const double plan = simulated("plan.yaml").at("step_time_ns").get<double>();
-    EXPECT_NEAR(plan, 8.394e6, 5e3);
+    EXPECT_NEAR(plan, 8.513e6, 5e3);  // 8.394 ms in the case, before rings had steps within hosts
     EXPECT_LE(run_well("search search.yaml --json").json().at("objective_ns").get<double>(), plan);
 }
 
