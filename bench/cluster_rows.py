@@ -86,7 +86,8 @@ RELEASES = (
 )
 # Groups whose program has no release here, so that they have the release of the nearest program: JAX, PaddlePaddle, InternEvo,
 # modalities, ModelLink, Megatron-Bridge of 2026, the many submitters of MLPerf, and Transformers with DeepSpeed and Liger.
-STAND_INS = r"^(tpu-|maxtext-|dgxc2411|jax-paxml|bridge-26|internevo|modalities|flagperf-paddle|mlperf51|ml-engineering|modellink)"
+OTHER_PROGRAMS = (r"^(tpu-|maxtext-|dgxc2411|jax-paxml|bridge-26|internevo|modalities|flagperf-paddle|mlperf51|ml-engineering|"
+                  r"modellink)")
 
 # What the notes of a group say of all its rows, where the rows do not.
 ASSUMED = (
@@ -293,7 +294,7 @@ def program_of(row):
     None for layers that are no transformer."""
     if cluster_layers.is_of_layers(row):
         return None
-    return "nearest" if re.search(STAND_INS, row["group"]) else "named"
+    return "nearest" if re.search(OTHER_PROGRAMS, row["group"]) else "named"
 
 
 def recompute_of(row):
