@@ -83,7 +83,7 @@ void take_time(std::string_view cell, std::size_t number, RangeColumns& columns)
     if (columns.projected && !projected)
         return;
     if (projected && !columns.projected)  // columns before it are the host's
-        columns.start = columns.end = columns.duration = {};
+        columns.start = columns.end = columns.duration = std::nullopt;
     columns.projected = projected;
     name.remove_prefix(projected ? kProjected.size() : 0);
     if (name == "Start")
