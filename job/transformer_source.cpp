@@ -98,9 +98,9 @@ int common_grain(const std::vector<std::vector<TransformerJob>>& jobs) {
     return grain;
 }
 
-// Returns by stage with whose B a pair of its F is counted. In a V and in both directions an F meets the B of the second
-// stage of its device. In interleaved pairs it meets the B of every stage of its device: counted with the B of its own
-// stage, a round of pairs takes as long.
+// Returns by stage with whose B a pair of its F is counted. In a V and in both directions an F meets the B of the
+// second stage of its device. In interleaved pairs it meets the B of every stage of its device: counted with the B of
+// its own stage, a round of pairs takes as long.
 std::vector<int> partners_of(const Shape& shape) {
     std::vector<int> partners;
     for (int stage = 0; stage < shape.stages; ++stage) {

@@ -241,14 +241,14 @@ std::vector<TransferMode> other_modes(const TransferMode& mode) {
 }
 
 // A setting of transfers with its value: "receive: early".
-struct Change {
+struct ModeChange {
     Setting setting;
     std::string text;
 };
 
 // Returns the settings that turn `mode` into `other`.
-std::vector<Change> changes_to(const TransferMode& other, const TransferMode& mode) {
-    std::vector<Change> changes;
+std::vector<ModeChange> changes_to(const TransferMode& other, const TransferMode& mode) {
+    std::vector<ModeChange> changes;
     const auto add = [&](Setting setting, std::string_view name, auto value, auto before) {
         if (value != before)
             changes.push_back({setting, fmt::format("{}: {}", name, name_of(value))});
@@ -261,10 +261,10 @@ std::vector<Change> changes_to(const TransferMode& other, const TransferMode& mo
 }
 
 // Returns the fewest changes with which the plan completes, or nothing.
-std::vector<Change> fewest_changes(const Plan& plan, const PlanGraph& graph, const TransferMode& mode) {
-    std::vector<Change> fewest;
+std::vector<ModeChange> fewest_changes(const Plan& plan, const PlanGraph& graph, const TransferMode& mode) {
+    std::vector<ModeChange> fewest;
     for (const TransferMode& other : other_modes(mode))
-        if (const std::vector<Change> changes = changes_to(other, mode);
+        if (const std::vector<ModeChange> changes = changes_to(other, mode);
             !changes.empty() && (fewest.empty() || changes.size() < fewest.size()) &&
             deadlock_of(plan, graph, other).empty())
             fewest = changes;
@@ -302,10 +302,10 @@ void refuse_deadlock(const Plan& plan, const PlanGraph& graph, const TransferMod
     const std::vector<int> cycle = deadlock_of(plan, graph, mode, by_rendezvous);
     if (cycle.empty())
         return;
-    const std::vector<Change> changes = fewest_changes(plan, graph, mode);
+    const std::vector<ModeChange> changes = fewest_changes(plan, graph, mode);
     std::vector<Setting> settings;
     std::string help = "it completes with";
-    for (const Change& change : changes) {
+    for (const ModeChange& change : changes) {
         help += fmt::format("{} {}", settings.empty() ? "" : " and", change.text);
         settings.push_back(change.setting);
     }
