@@ -20,6 +20,7 @@ public:
     Judge(const SearchProblem& problem, const PlanChoice& choice, const Profile& profile, const CostTable& costs);
 
     const Setup& setup() const { return setup_; }
+    const Cluster& cluster() const { return *cluster_; }
     // Sets the effort with which orders are found that depend on the split.
     void set_effort(double effort);
     // Returns the plan for stages that feed only the next stage, or plan_of_any_order() if the order depends on the

@@ -97,6 +97,35 @@ void climb(Search& search, std::int64_t tasks, std::size_t climbers) {
     });
 }
 
+// Returns whether two choices differ in the order of tasks alone.
+bool are_placed_alike(const Search& search, const PlanChoice& one, const PlanChoice& other) {
+    PlanChoice renamed = one;
+    renamed.schedule = other.schedule;
+    renamed.ahead = other.ahead;
+    const auto places = [&](const PlanChoice& choice) {
+        Shape shape;
+        shape.devices = static_cast<int>(choice.devices.size());
+        shape.stages = choice.stages;
+        shape.copies = choice.copies;
+        place_stages(schedule_named(search.problem.setup, choice.schedule), shape);
+        std::vector<std::vector<int>> holders;
+        for (int stage = 0; stage < shape.stages; ++stage)
+            holders.push_back(shape.devices_of(stage));
+        return holders;
+    };
+    return renamed == other && places(one) == places(other);
+}
+
+// A bound that holds for any order of the tasks holds for all schedules with the placement.
+void share_bounds_of_any_order(Search& search) {
+    for (const SearchedChoice& any : search.choices)
+        if (any.trial->has_bound_of_any_order())
+            for (const SearchedChoice& choice : search.choices)
+                if (choice.trial->bound() < any.trial->bound() &&
+                    are_placed_alike(search, choice.trial->found().choice, any.trial->found().choice))
+                    choice.trial->raise_to_any_order(any.trial->bound());
+}
+
 // Raises the least bounds, as long as that raises the overall bound.
 void sharpen(Search& search) {
     const SearchedChoices& choices = search.choices;
@@ -105,19 +134,23 @@ void sharpen(Search& search) {
         for (const SearchedChoice& choice : choices)
             if (!choice.proven && choice.trial->is_sharp())
                 least = std::min(least, choice.trial->bound());
-        std::vector<std::size_t> order = choices.ordered_by([](const Trial& trial) { return trial.bound(); });
+        std::vector<std::size_t> order =
+            choices.ordered_by([](const Trial& trial) { return std::pair(!trial.orders_by_costs(), trial.bound()); });
         std::erase_if(order, [&](std::size_t index) {
             const auto& [trial, left_out, proven] = choices[index];
             return proven || left_out || trial->is_sharp() || trial->bound() >= least;
         });
         if (order.empty())
             return;
-        order.resize(std::min(order.size(), kSharpened));
+        const auto in_any_order =
+            std::ranges::count_if(order, [&](std::size_t index) { return choices[index].trial->orders_by_costs(); });
+        order.resize(std::min(in_any_order > 0 ? static_cast<std::size_t>(in_any_order) : order.size(), kSharpened));
         search.batches.run("bounding", order, [](SearchedChoice& choice, Ns limit, Deadline& deadline) {
             choice.trial->open(deadline);
             if (!choice.trial->refused())
                 choice.trial->sharpen(limit, deadline);
         });
+        share_bounds_of_any_order(search);
     }
 }
 
@@ -154,25 +187,6 @@ void improve(Search& search) {
         left -= std::max(tasks, choices.spent() - before);
         climbers = std::max(kLeastClimbers, climbers / 2);
     }
-}
-
-// Returns whether two choices differ in the order of tasks alone.
-bool are_placed_alike(const Search& search, const PlanChoice& one, const PlanChoice& other) {
-    PlanChoice renamed = one;
-    renamed.schedule = other.schedule;
-    renamed.ahead = other.ahead;
-    const auto places = [&](const PlanChoice& choice) {
-        Shape shape;
-        shape.devices = static_cast<int>(choice.devices.size());
-        shape.stages = choice.stages;
-        shape.copies = choice.copies;
-        place_stages(schedule_named(search.problem.setup, choice.schedule), shape);
-        std::vector<std::vector<int>> holders;
-        for (int stage = 0; stage < shape.stages; ++stage)
-            holders.push_back(shape.devices_of(stage));
-        return holders;
-    };
-    return renamed == other && places(one) == places(other);
 }
 
 // Orders by costs the tasks of the best plan of each placement.

@@ -103,7 +103,8 @@ public:
     // fastest device.
     Ns of_path(const Pieces& pieces) const;
     int device_of(int stage) const { return stages_[stage].device; }
-    bool any_order() const { return any_order_; }  // the bounds hold for any order of the tasks
+    bool has_lengths() const { return !lengths_.empty(); }  // of micro-batches or slices that are not alike
+    bool any_order() const { return any_order_; }           // the bounds hold for any order of the tasks
     // Returns whether each stage of the device is bounded as on a device of its speed.
     bool has_speed_of_stages(int device, const Shape& shape) const;
     bool trains() const { return stages_.front().all.backwards > 0; }

@@ -203,11 +203,13 @@ Pieces::Pieces(const LayerGraph& graph, const StageSpace& space, const CostTable
     std::vector<Piece> before(static_cast<std::size_t>(cuts));  // sums over the layers before a cut
     std::vector<std::vector<int>> boundary(before.size());      // layers before it that feed a layer after it
     std::vector<std::vector<int>> ends(before.size());          // layers before it that feed no layer before it
+    std::vector<int> first_with(shares.size(), cuts);           // by layer: the first cut after it
     for (int cut = 0; cut < cuts; ++cut) {
         deadline.check();
         for (int layer = 0; layer < space.layers(); ++layer) {
             if (!space.contains(cut, layer))
                 continue;
+            first_with[layer] = std::min(first_with[layer], cut);
             add(before[cut], shares[layer], 1);
             const std::vector<int>& readers = readers_of[layer];
             if (std::any_of(readers.begin(), readers.end(), [&](int reader) { return !space.contains(cut, reader); }))
@@ -215,6 +217,15 @@ Pieces::Pieces(const LayerGraph& graph, const StageSpace& space, const CostTable
             if (std::none_of(readers.begin(), readers.end(), [&](int reader) { return space.contains(cut, reader); }))
                 ends[cut].push_back(layer);
         }
+        Bytes least = 0;
+        int first = cut;
+        for (const int layer : boundary[cut]) {
+            const Bytes sent = costs.bytes()[layer].output;
+            least = layer == boundary[cut].front() ? sent : std::min(least, sent);
+            first = std::min(first, first_with[layer]);
+        }
+        least_sent_.push_back(least);
+        first_sent_.push_back(first);
     }
     for (int from = 0; from < cuts; ++from) {
         deadline.check();
@@ -228,6 +239,7 @@ Pieces::Pieces(const LayerGraph& graph, const StageSpace& space, const CostTable
             for (const int layer : boundary[from])
                 for (const int reader : readers_of[layer])
                     if (space.contains(to, reader) && !space.contains(from, reader)) {
+                        piece.reads = true;
                         piece.head = std::max(piece.head, paths.to_forward[layer]);
                         piece.tail = std::max(piece.tail, paths.to_backward[layer]);
                     }

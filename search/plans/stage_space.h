@@ -63,6 +63,7 @@ struct Piece {
     // Whether it reads all tensors before it that no layer before it reads: then its stage waits for all earlier
     // stages.
     bool waits_for_all = true;
+    bool reads = false;                 // some tensor before it
     int layers = 0, with_backward = 0;  // layers, and layers that have a backward pass (frozen_layers.h)
     Bytes weights = 0, frozen = 0, statistics = 0;
     Bytes activations = 0;  // held for a micro-batch, from F, forward, to the backward
@@ -81,6 +82,11 @@ public:
     // Return the least of all stages that begin at the cut or after it.
     Ns least_head(int cut) const { return least_head_[cut]; }
     Ns least_tail(int cut) const { return least_tail_[cut]; }
+    // Return the bytes of the smallest tensor that goes over the cut, or 0, and the first cut with such a tensor before
+    // it. A stage after the cut that reads any tensor reads from the stage before the cut, if that begins before this
+    // first cut.
+    Bytes least_sent(int cut) const { return least_sent_[cut]; }
+    int first_sent(int cut) const { return first_sent_[cut]; }
     // Return the time of a micro-batch along the longest path of layers: forwards only, and to the loss and back.
     Ns longest_forward() const { return longest_forward_; }
     Ns longest_round() const { return longest_round_; }
@@ -88,6 +94,8 @@ public:
 private:
     std::vector<std::vector<Piece>> pieces_;
     std::vector<Ns> least_head_, least_tail_;
+    std::vector<Bytes> least_sent_;
+    std::vector<int> first_sent_;
     Ns longest_forward_ = 0, longest_round_ = 0;
 };
 

@@ -158,6 +158,8 @@ void Trial::find_bounds(Deadline& deadline) {
     least_ = least_bottleneck(*bounds_, space_, least_step_time(), deadline);
     const PlanBound& bound = bounds_->plan();
     const Pieces& pieces = bounds_->pieces();
+    has_pairs_ = std::ranges::any_of(plan.order,
+                                     [](const Tasks& order) { return std::ranges::any_of(order, &Task::with_next); });
     work_ = bound.work_of(pieces.model());
     found_.lower_bound = std::max(bound.of_work(pieces), bound.of_path(pieces));
     if (!has_forwards_only(problem_.model.layers))  // else some splits have fewer tasks
@@ -372,7 +374,7 @@ void Trial::sharpen(Ns limit, Deadline& deadline) {
     if (refused_ || !space_.complete() || !has_windows() ||
         schedule_named(problem_.setup, found_.choice.schedule).asynchronous())
         return;
-    const Ns bound = bound_of_devices(judge().plan(), *bounds_, space_, limit, spent_, deadline);
+    const Ns bound = bound_of_devices(judge().plan(), *bounds_, space_, judge().cluster(), limit, spent_, deadline);
     found_.lower_bound = std::max(found_.lower_bound, bound);
 }
 
@@ -380,6 +382,12 @@ void Trial::adopt(const Trial& other, Deadline& deadline) {
     open(deadline);
     if (!refused_)
         try_cuts(other.cuts_, best_);
+}
+
+void Trial::raise_to_any_order(Ns bound) {
+    const Schedule& schedule = schedule_named(problem_.setup, found_.choice.schedule);
+    if (open_ && !refused_ && !has_pairs_ && schedule.trains && !schedule.asynchronous())
+        found_.lower_bound = std::max(found_.lower_bound, bound);
 }
 
 void Trial::refine(double effort, Deadline& deadline) {

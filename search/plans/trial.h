@@ -36,6 +36,10 @@ public:
     // Raises the bound if devices have several stages. Once, and not beyond `limit`.
     void sharpen(Ns limit, Deadline& deadline);
     bool is_sharp() const { return sharp_; }
+    // Raises the bound to a bound that holds for any order of the tasks. It does not hold if passes overlap in pairs,
+    // or if mini-batches overlap.
+    void raise_to_any_order(Ns bound);
+    bool has_bound_of_any_order() const { return any_order_ && sharp_ && !refused_; }
     // Whether the order depends on the split: a better order may remain, so that no split is proven, and few splits are
     // tried.
     bool orders_by_costs() const { return orders_by_costs_; }
@@ -106,6 +110,7 @@ private:
     bool sharp_ = false;
     bool any_order_ = false;  // of all tasks (otherwise the costs may decide where R run)
     bool orders_by_costs_ = false;
+    bool has_pairs_ = false;  // of passes that overlap
     FoundPlan found_;
     Cuts cuts_;             // cuts of the plan found
     bool at_rest_ = false;  // no move of a single cut helps
