@@ -27,7 +27,7 @@ constexpr Ns kSecond = 1'000'000'000;
 // A device spins in the last part of a task's time, since a sleep ends late, most of all on an idle machine.
 constexpr Ns kSpun = 200'000;
 constexpr Ns kResolution = 60'000;  // of task times: the thread of the next task may first have to wake up
-constexpr std::size_t kTag = sizeof(std::uint64_t);
+constexpr std::size_t kTagBytes = sizeof(std::uint64_t);
 
 // The result depends on every bit of both arguments and on their order.
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value) { return mixed(hash ^ value); }
@@ -314,10 +314,10 @@ Emulation::Ends Emulation::ends_of(std::byte* buffer, bool is_forward, int edge,
     const EdgeBytes& bytes = plan.edges[edge];
     const auto size = static_cast<std::size_t>(
         scaled_bytes(is_forward ? bytes.forward : bytes.backward, job.costs.length_of(microbatch, bytes.from).bytes));
-    const std::size_t length = std::min(size / kTag * kTag, sizeof(SentTags::start));
+    const std::size_t length = std::min(size / kTagBytes * kTagBytes, sizeof(SentTags::start));
     if (buffer == nullptr || length == 0)
         return {};
-    return {buffer, buffer + (size / kTag * kTag - length), length};  // the two ends agree where they overlap
+    return {buffer, buffer + (size / kTagBytes * kTagBytes - length), length};  // the two ends agree where they overlap
 }
 
 Emulation::Ends Emulation::ends_of(const Task& transfer) const {
@@ -333,13 +333,13 @@ Emulation::Ends Emulation::ends_of(const Task& transfer) const {
 namespace {
 
 void fill(std::byte* at, std::size_t length, std::uint64_t tag) {
-    for (std::size_t offset = 0; offset < length; offset += kTag)
-        std::memcpy(at + offset, &tag, kTag);
+    for (std::size_t offset = 0; offset < length; offset += kTagBytes)
+        std::memcpy(at + offset, &tag, kTagBytes);
 }
 
 bool holds(const std::byte* at, std::size_t length, std::uint64_t tag) {
-    for (std::size_t offset = 0; offset < length; offset += kTag)
-        if (std::memcmp(at + offset, &tag, kTag) != 0)
+    for (std::size_t offset = 0; offset < length; offset += kTagBytes)
+        if (std::memcmp(at + offset, &tag, kTagBytes) != 0)
             return false;
     return true;
 }

@@ -9,7 +9,7 @@ namespace pw {
 
 namespace {
 
-constexpr Ns kBetweenPolls = 2'000'000;  // of the thread (a poll takes about 15 us)
+constexpr Ns kBetweenPollsOfTransfers = 2'000'000;  // of the thread (a poll takes about 15 us)
 
 }  // namespace
 
@@ -103,7 +103,7 @@ void RankMover::run() {
             if (pending_.empty() || mailbox_.is_aborted())
                 changed_.wait(lock);
             else
-                changed_.wait_for(lock, kBetweenPolls);
+                changed_.wait_for(lock, kBetweenPollsOfTransfers);
             if (!mailbox_.is_aborted())
                 poll(lock);
         }

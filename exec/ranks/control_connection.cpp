@@ -12,7 +12,7 @@ namespace pw {
 
 namespace {
 
-constexpr Ns kMillisecond = 1'000'000;
+constexpr Ns kPollOfControl = 1'000'000;
 constexpr Ns kFlushTime = 1'000'000'000;  // for frames that are not yet sent when a run ends
 
 struct FrameHead {
@@ -78,7 +78,7 @@ void ControlConnection::run() {
                 if (peer.is_open)
                     entries.push_back({.connection = peer.connection, .writes = !peer.out.empty()});
         }
-        connections_->wait(entries, closing ? kMillisecond : slice_ + kMillisecond);
+        connections_->wait(entries, closing ? kPollOfControl : slice_ + kPollOfControl);
         try {
             serve(entries);
             const Ns now = clock_now();
@@ -237,7 +237,7 @@ void ControlConnection::leave() {
             send(peer, Frame::Leave, {});
     while (rank_ != 0 && !failed_ && !peers_.front().has_left) {
         lock.unlock();
-        sleep_for(kMillisecond);
+        sleep_for(kPollOfControl);
         lock.lock();
     }
 }
@@ -251,7 +251,7 @@ void ControlConnection::wait_until(Passed passed, Ns most) {
             if (passed())
                 return;
         }
-        sleep_for(kMillisecond);
+        sleep_for(kPollOfControl);
     }
 }
 

@@ -15,7 +15,7 @@ namespace pw {
 
 namespace {
 
-constexpr int kTag = kFirstTag;  // no plan runs at the same time
+constexpr int kTagOfTurns = kFirstTag;  // no plan runs at the same time
 constexpr Bytes kKiB = 1024;
 constexpr Bytes kSizes[] = {1,         kKiB,       4 * kKiB,   16 * kKiB,   32 * kKiB,
                             64 * kKiB, 128 * kKiB, 256 * kKiB, 1024 * kKiB, 4096 * kKiB};
@@ -32,7 +32,8 @@ Bytewise bytes_in(Value& value) {
 }
 
 void pass(Ranks& ranks, int other, Bytewise bytes, bool sends) {
-    const Ranks::Ticket ticket = sends ? ranks.send(other, kTag, bytes, false) : ranks.receive(other, kTag, bytes);
+    const Ranks::Ticket ticket =
+        sends ? ranks.send(other, kTagOfTurns, bytes, false) : ranks.receive(other, kTagOfTurns, bytes);
     wait_for(ranks, std::span(&ticket, 1));
 }
 
@@ -76,7 +77,7 @@ void echo(Ranks& ranks, int other) {
         Message message(static_cast<std::size_t>(kSizes[size]));
         const auto send_back = [&](bool later) {
             if (later)
-                wait_idly(ranks, ranks.receive(other, kTag, message));
+                wait_idly(ranks, ranks.receive(other, kTagOfTurns, message));
             else
                 pass(ranks, other, message, false);
             pass(ranks, other, message, true);
@@ -104,7 +105,7 @@ std::vector<SizedTime> times_between(Ranks& ranks, const Pair& pair, Ns budget) 
     std::size_t sizes = 0;
     std::vector<SizedTime> times;
     if (own == pair.measures) {
-        wait_idly(ranks, ranks.receive(0, kTag, bytes_in(turn)));
+        wait_idly(ranks, ranks.receive(0, kTagOfTurns, bytes_in(turn)));
         times = measure_sizes(ranks, pair.echoes, budget);
         sizes = times.size();
         pass(ranks, 0, bytes_in(sizes), true);
@@ -113,7 +114,7 @@ std::vector<SizedTime> times_between(Ranks& ranks, const Pair& pair, Ns budget) 
     if (own != 0)
         return {};
     pass(ranks, pair.measures, bytes_in(turn), true);
-    wait_idly(ranks, ranks.receive(pair.measures, kTag, bytes_in(sizes)));
+    wait_idly(ranks, ranks.receive(pair.measures, kTagOfTurns, bytes_in(sizes)));
     times.resize(sizes);
     pass(ranks, pair.measures, std::as_writable_bytes(std::span(times)), false);
     return times;

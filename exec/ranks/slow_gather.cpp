@@ -10,7 +10,7 @@ namespace pw {
 namespace {
 
 // A piece is copied in less than a millisecond within a host.
-constexpr std::size_t kPiece = std::size_t{1} << 20;
+constexpr std::size_t kGatheredPiece = std::size_t{1} << 20;
 constexpr Ns kRest = 12'000'000;
 
 }  // namespace
@@ -25,7 +25,7 @@ SlowGather::SlowGather(Ranks& ranks, Message own)
 
 // A received message grows piece by piece, so that its memory is not touched all at once.
 std::span<std::byte> SlowGather::next_piece(Message& message) const {
-    const std::size_t bytes = std::min(kPiece, size_ - done_);
+    const std::size_t bytes = std::min(kGatheredPiece, size_ - done_);
     message.resize(std::max(message.size(), done_ + bytes));
     return std::span(message).subspan(done_, bytes);
 }

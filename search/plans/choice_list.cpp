@@ -19,7 +19,7 @@ namespace pw {
 
 namespace {
 
-constexpr std::size_t kMostNumbers = 4'000'000;  // of devices in all choices together
+constexpr std::size_t kMostNumbersOfDevices = 4'000'000;  // of devices in all choices together
 
 // Returns the number of devices that this number of stages takes, or 0 if the schedule cannot place them.
 int devices_for(const Schedule& schedule, int stages, int most) {
@@ -201,7 +201,7 @@ public:
         if (choice.stages == 1 && devices_ > 1 && tries_data_parallelism(setup_, schedule))
             add_data_parallel(choice);
         for (const std::vector<int>& replicas : shares) {
-            every_way = every_way && numbers_ <= kMostNumbers;
+            every_way = every_way && numbers_ <= kMostNumbersOfDevices;
             choice.replicas = replicas;
             const int devices = replicas.empty() ? plain : std::accumulate(replicas.begin(), replicas.end(), 0);
             every_order = add_orders(choice, devices, most) && every_order;
@@ -215,7 +215,7 @@ public:
 private:
     // Returns false when not every order of the devices is there.
     bool add_orders(PlanChoice choice, int devices, std::size_t most) {
-        if (numbers_ > kMostNumbers)
+        if (numbers_ > kMostNumbersOfDevices)
             return false;
         const DeviceOrders orders = orders_of(alike_, devices, most);
         for (const std::vector<int>& order : orders.all) {

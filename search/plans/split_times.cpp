@@ -8,7 +8,7 @@ namespace pw {
 
 namespace {
 
-constexpr std::int64_t kMostNumbers = 10'000'000;  // of pieces, 8 bytes each
+constexpr std::int64_t kMostTimes = 10'000'000;  // of pieces, 8 bytes each
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr double kRoundedPart = 1e-7;  // of a part's time, beyond which a piece is an exception
 
@@ -64,7 +64,7 @@ SplitTimes::SplitTimes(const Plan& plan, const StageBounds& bounds, const StageS
         deadline.check();
         add_stage(stage, plan, bounds.plan());
         add_pieces(stage, bounds, space.whole(), limit, is_cut);
-        too_many_ = too_many_ || numbers() > kMostNumbers;
+        too_many_ = too_many_ || numbers() > kMostTimes;
         if (too_many_)
             return;
     }
