@@ -139,8 +139,8 @@ std::vector<Ns> durations_of(const TaskKinds& kinds, const PlanGraph& graph, con
 }  // namespace
 
 Ns exposed_part(Ns shorter, double exposed) {
-    constexpr double kNoDigits = 1 - 1e-12;  // beyond the last digit of a double
-    return static_cast<Ns>(std::ceil(static_cast<double>(shorter) * exposed * kNoDigits));
+    constexpr double kLastDigits = 1 - 1e-12;  // beyond the last digit of a double
+    return static_cast<Ns>(std::ceil(static_cast<double>(shorter) * exposed * kLastDigits));
 }
 
 Ns duration_of(Op op, int stage, int device, const Costs& costs, int microbatch, bool accumulates) {
