@@ -479,8 +479,8 @@ def describe_layers(row):
 
 
 def further_tokens(row, model):
-    """Modules that predict a further token, which rows do not print: those of the recipe. DeepSeek-V3 has one where the source's
-    count of FLOPs per token is nearer to the count with it."""
+    """The number of modules that predict a further token. Rows do not print it, so it is the recipe's number. DeepSeek-V3 has one
+    module where the source's count of FLOPs per token is nearer to the count with the module."""
     if row.get("model") in bridge_recipes.FURTHER_TOKENS:
         return bridge_recipes.FURTHER_TOKENS[row["model"]]
     counted = row.get("source_flops_per_token")

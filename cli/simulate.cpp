@@ -320,7 +320,7 @@ Action add_simulate(CLI::App& command) {
         command
             .add_option(
                 "--plot", arguments->plot,
-                "draw the predicted trace, that of each of --schedules, or the chart of a sweep: " + plot_formats())
+                "draw the predicted trace, a trace for each of --schedules, or the chart of a sweep: " + plot_formats())
             ->type_name("FILE");
     add_picture_options(command, picture, arguments->view, true);
     add_sweep_options(command, picture, arguments->sweep_view);

@@ -29,7 +29,7 @@ struct MovedLayers {
     std::vector<int> layers;
 };
 
-// The time that stages compute for a micro-batch on average: gradients are added to those of earlier micro-batches.
+// The time that stages compute for a micro-batch on average, with the additions of gradients and the update.
 std::vector<Ns> times_of_stages(const CostTable& table, const StageSplit& split, const Job& job) {
     const int count = job.plan.shape.microbatches;
     std::vector<Ns> times;

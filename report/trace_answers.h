@@ -45,9 +45,9 @@ struct TraceAnswers {
     std::vector<SlowStep> slow_steps;   // the slowest first
 };
 
-// `explanation` and `mechanics` are of the replay of the trace's step. Other schedules are those that order tasks
-// without costs and hold the same stages on the same devices, simulated with the mean times of each stage and free
-// messages. They are left out where no config has the trace's stages.
+// `explanation` and `mechanics` are of the replay of the trace's step. Schedules that order
+// tasks without costs and hold the same stages on the same devices are simulated, with the mean times of each stage and
+// free messages. Schedules are left out where no config has the trace's stages.
 TraceAnswers answers_of(const Report& measured, const Explanation& explanation, const Mechanics& mechanics);
 
 std::string to_text(const TraceAnswers& answers, const std::vector<std::string>& devices);

@@ -49,7 +49,7 @@ TEST_F(SearchOfClusters, PrintsARowForEachCombinationOfDegrees) {
     EXPECT_TRUE(contains(outcome.err, "search.stages has no effect: a search for a transformer does not read it"));
 }
 
-// The row of the band's table is that of a program that is not named, then of one that is, then of three runs.
+// The band is for a program without a name, then for a named program, then for a config that three runs calibrated.
 TEST_F(SearchOfClusters, SayHowSureTheyAre) {
     const Json found = run_well("search cluster.yaml --json -o best.yaml").json()["best"];
     EXPECT_EQ(found["lead"]["share"], 0.8);

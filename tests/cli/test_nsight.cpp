@@ -107,7 +107,7 @@ TEST_F(Nsight, RangesOfTheHostAreTasks) {
     EXPECT_EQ(run_well("compare ranges.csv --replay --json").json()["replayed_ns"], 90'000'000);
 }
 
-// Those of nvtx_gpu_proj_trace, in another unit, with a file for each process.
+// The report nvtx_gpu_proj_trace in microseconds, with a file for each process.
 TEST_F(Nsight, ProjectionsAreTheTimesOfTheGpu) {
     const char* head =
         "Name,Projected Start (us),Projected Duration (us),Orig Start (us),Orig Duration (us),Style,PID,TID";

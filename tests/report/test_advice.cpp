@@ -67,7 +67,7 @@ TEST_F(Advice, NamesTheBestMoveOfTheSlowestStage) {
     }
 }
 
-// Adding gradients to those of earlier micro-batches takes half of the backwards of the last layers.
+// Additions of gradients take half of the backwards of the last layers.
 TEST_F(Advice, NamesLayersOfAGraph) {
     const std::string path = folder_.write("resnet.yaml", R"(
 workload: {model: resnet50}
