@@ -1,12 +1,7 @@
 #include "tests/virtual/scenario.h"
 
-#include "exec/engine/machine.h"
 #include "exec/execute.h"
-#include "exec/system/threads.h"
-#include "job/config/config.h"
-#include "job/load.h"
-#include "schedules/orders/schedule.h"
-#include "tests/support/temporary_folder.h"
+#include "tests/virtual/hosts.h"
 #include "tests/virtual/network.h"
 #include "tests/virtual/world.h"
 #include "workloads/error.h"
@@ -23,36 +18,6 @@
 namespace pw {
 
 namespace {
-
-constexpr Ns kMicrosecond = 1'000, kMillisecond = 1'000'000, kSecond = 1'000'000'000;
-constexpr Ns kTimeout = 20 * kMillisecond;
-
-struct Ending {
-    ExitCode code = ExitCode::Ok;
-    std::string text, hash;
-    std::optional<int> stopped_after;
-    Ns at = -1;  // the time; -1: it has not ended by itself
-};
-
-// The ranks of the current world, which the engine's functions below use.
-struct Hosts {
-    Network* network = nullptr;
-    std::vector<Ending> endings;  // by rank
-    int cores = 8;
-    std::vector<int> connected = {};  // the ranks that have called rank 0
-};
-Hosts* hosts = nullptr;
-
-void end_rank(int rank, Ending ending) {
-    World& world = World::here();
-    ending.at = world.now;
-    if (world.log)
-        world.log(
-            fmt::format("rank {} ends with {}: {}{}", rank, static_cast<int>(ending.code), ending.text, ending.hash));
-    hosts->endings[static_cast<std::size_t>(rank)] = std::move(ending);
-    hosts->network->end(rank, true);
-    world.end_process(rank);
-}
 
 enum class Fault {
     Nothing,
@@ -315,138 +280,5 @@ Judgement judge(const std::vector<Subject>& subjects, std::uint64_t seed, bool p
     hosts = nullptr;
     return judgement;
 }
-
-namespace {
-
-constexpr const char* kModels[] = {
-    "workload: {model: mlp, hidden: [6, 6, 6, 6, 6, 6, 6], image_size: 2, classes: 3}",
-};
-
-std::string config_of(const std::string& pipeline, const std::string& more, int devices) {
-    return fmt::format(
-        "{}\ncluster: {{devices: {}}}\npipeline: {{{}, micro_batch_size: 1}}\n"
-        "run: {{backend: reference, timeout: {} us}}\n{}\n",
-        kModels[0], devices, pipeline, kTimeout / kMicrosecond, more);
-}
-
-// Runs the job in a world of its own, with all devices in one process.
-std::pair<std::string, Ns> run_alone(const Job& job) {
-    World world(1);
-    std::string hash, failure;
-    world.start_process(0, [&] {
-        RunOptions options;
-        options.whole_trace = false;
-        options.before_task = [&](int, const Task& task) {
-            if (!is_transfer(task.op))
-                world.yield(100 * kMicrosecond);
-        };
-        try {
-            hash = run(job, options).weights_hash;
-        } catch (const Error& error) {
-            failure = error.what();
-        }
-        world.end_process(0);
-    });
-    Hosts now;
-    hosts = &now;
-    if (!world.run(kNever) || !failure.empty())
-        fail("a subject does not run: {}", failure);
-    hosts = nullptr;
-    return {hash, world.now};
-}
-
-}  // namespace
-
-std::vector<Subject> make_subjects() {
-    const TemporaryFolder folder;
-    std::vector<Subject> subjects;
-    const auto add = [&](const std::string& pipeline, const std::string& more = {}, int devices = 4, int steps = 2) {
-        const std::string path = folder.write("config.yaml", config_of(pipeline, more, devices));
-        Notices notices;
-        const auto job_of = [&](const char* transport, int its_steps) {
-            return make_job(load_config(path, {fmt::format("run.transport={}", transport),
-                                               fmt::format("training.steps={}", its_steps)}),
-                            notices);
-        };
-        Subject subject{pipeline + (more.empty() ? "" : "; " + more), job_of("mpi", steps), {}, 0};
-        const int most = subject.job.plan.asynchronous ? 1 : steps;
-        for (int done = most == 1 ? steps : 1; done <= steps; ++done)
-            std::tie(subject.hash_after.emplace_back(), subject.duration) = run_alone(job_of("threads", done));
-        subjects.push_back(std::move(subject));
-    };
-    for (const Schedule& schedule : schedules())
-        if (schedule.trains && schedule.chunks == 1 && !schedule.cuts_sequences())
-            add(fmt::format("schedule: {}, micro_batches: {}", schedule.name, schedule.name == "dualpipe" ? 8 : 4));
-    for (const Schedule& schedule : schedules())
-        if (schedule.chunks > 1)
-            add(fmt::format("schedule: {}, micro_batches: {}, stages: 4", schedule.name,
-                            schedule.name == "dualpipe-v" ? 4 : 2),
-                {}, 2);
-    for (const char* transfer : {"communicator: one, receive: deferred, protocol: rendezvous", "exchange: blocking",
-                                 "protocol: rendezvous", "protocol: rendezvous, eager_limit: 100 B"})
-        add("schedule: 1f1b, micro_batches: 4", fmt::format("transfer: {{{}}}", transfer), 3);
-    add("schedule: interleaved, micro_batches: 4, stages: 8", "transfer: {exchange: blocking}", 4, 1);
-    add("schedule: 1f1b, micro_batches: 4, stages: 2, replicas: [2, 2]");
-    add("schedule: gpipe, micro_batches: 4, stages: 2, replicas: [1, 3]", "training: {clip_norm: 0.1}");
-    add("schedule: 1f1b, micro_batches: 4, stages: 1, replicas: [4]", "training: {clip_norm: 0.1}", 4, 3);
-    add("schedule: 1f1b, micro_batches: 3", "training: {clip_norm: 0.1, momentum: 0.9}", 3, 3);
-    add("schedule: 1f1b, micro_batches: 4, stages: 2, replicas: [2, 2]", "training: {shard_optimizer: true}");
-    for (const char* replicas : {"[2, 2]", "[1, 3]"})
-        add(fmt::format("schedule: 1f1b, micro_batches: 4, stages: 2, replicas: {}", replicas),
-            "transfer: {sum_bucket: 500 B}");
-    return subjects;
-}
-
-// The functions that the engine is linked with.
-
-Ranks& join_ranks() { return hosts->network->ranks_of(World::here().process()); }
-std::string ranks_status() { return "ready"; }
-
-// All ranks get the address of rank 0, and call it.
-std::unique_ptr<Connections> connect_ranks(Ranks& ranks, Ns timeout) {
-    (void)broadcast(ranks, {});
-    World& world = World::here();
-    if (ranks.rank() != 0) {
-        hosts->connected.push_back(ranks.rank());
-        world.wake(&hosts->connected);
-    }
-    const auto all = static_cast<std::size_t>(ranks.size() - 1);
-    for (const Ns until = clock_now() + timeout;
-         ranks.rank() == 0 && hosts->connected.size() < all && clock_now() < until;)
-        world.wait(&hosts->connected, until);
-    return hosts->network->connect(ranks.rank(), ranks.rank() == 0 ? hosts->connected : std::vector<int>{0});
-}
-
-void end_process(const std::string& error, ExitCode code) {
-    end_rank(World::here().process(), {.code = code, .text = error, .hash = {}, .stopped_after = {}});
-    std::abort();  // never reached: the threads of the process do not continue
-}
-
-class PlainMemory : public Memory {
-public:
-    explicit PlainMemory(Bytes bytes) : bytes_(static_cast<std::size_t>(bytes)) {
-        data_ = bytes_.data();
-        size_ = bytes;
-    }
-
-private:
-    std::vector<std::byte> bytes_;
-};
-std::unique_ptr<Memory> host_memory(Bytes bytes, const std::string&, bool) {
-    return std::make_unique<PlainMemory>(bytes);
-}
-Bytes resident_memory() { return 0; }
-
-std::vector<UsableCore> usable_cores() {
-    std::vector<UsableCore> cores;
-    for (int number = 0; number < hosts->cores; ++number)
-        cores.push_back({number, 0});
-    return cores;
-}
-int numa_node_of(std::string, const std::string&) { return -1; }
-void pin_this_thread(const std::vector<int>&) {}
-bool can_pin_this_thread(const std::vector<int>&) { return true; }
-std::string clock_name() { return std::to_string(World::here().process()); }
-std::string machine_name() { return "a virtual machine"; }
 
 }  // namespace pw

@@ -11,6 +11,8 @@
 
 namespace pw {
 
+inline constexpr Ns kTimeout = 20'000'000;  // run.timeout of all subjects
+
 // A plan, and the results of its run in one process without faults.
 struct Subject {
     std::string name;
