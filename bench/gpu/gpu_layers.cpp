@@ -105,21 +105,7 @@ std::array<double, 3> bytes_moved(const Layer& layer, int samples, double elemen
         case LayerKind::AveragePool:
         case LayerKind::CrossEntropy:
             return {in + out + masks, in + out + masks, 0};
-        case LayerKind::Concat:
-        case LayerKind::Upsample:
-        case LayerKind::Dropout:
-        case LayerKind::Embedding:
-        case LayerKind::PositionBias:
-        case LayerKind::LayerNorm:
-        case LayerKind::Gelu:
-        case LayerKind::RowLinear:
-        case LayerKind::Attention:
-        case LayerKind::MeanSquaredError:
-        case LayerKind::GroupedAttention:
-        case LayerKind::Rotary:
-        case LayerKind::RmsNorm:
-        case LayerKind::GatedSilu:
-        case LayerKind::Profiled:
+        default:
             break;  // not counted
     }
     return {};

@@ -209,8 +209,7 @@ private:
 
 }  // namespace
 
-std::unique_ptr<LayerKernel> make_attention(const Layer& layer, int samples) {
-    return std::make_unique<Attention>(layer, samples);
-}
+extern const LayerRow kAttention = row_of<Attention>(LayerKind::Attention);
+extern const LayerRow kGroupedAttention = row_of<Attention>(LayerKind::GroupedAttention);
 
 }  // namespace pw::cpu

@@ -90,4 +90,6 @@ std::unique_ptr<LayerKernel> make_concat(const Layer& layer, int samples, std::i
     return std::make_unique<Concat>(layer, samples, per_block);
 }
 
+extern const LayerRow kConcat = row_of_blocks<make_concat>(LayerKind::Concat);
+
 }  // namespace pw::cpu

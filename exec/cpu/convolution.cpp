@@ -199,8 +199,6 @@ private:
 
 }  // namespace
 
-std::unique_ptr<LayerKernel> make_convolution(const Layer& layer, int samples, bool reads_data) {
-    return std::make_unique<Convolution>(layer, samples, reads_data);
-}
+extern const LayerRow kConvolution = row_of_reader<Convolution>(LayerKind::Convolution);
 
 }  // namespace pw::cpu

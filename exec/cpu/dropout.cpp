@@ -67,4 +67,6 @@ std::unique_ptr<LayerKernel> make_dropout(const Layer& layer, int samples, std::
     return std::make_unique<Dropout>(layer, samples, per_block);
 }
 
+extern const LayerRow kDropout = row_of_blocks<make_dropout>(LayerKind::Dropout);
+
 }  // namespace pw::cpu

@@ -9,60 +9,30 @@
 
 #include <sched.h>
 
+namespace pw::cpu {
+
+// The rows, each in the file of its kernel.
+extern const LayerRow kConvolution, kBatchNorm, kRelu, kAdd, kConcat, kMaxPool, kAveragePool, kUpsample, kLinear,
+    kDropout, kEmbedding, kPositionBias, kLayerNorm, kGelu, kRowLinear, kAttention, kGroupedAttention, kRotary,
+    kRmsNorm, kGatedSilu, kCrossEntropy, kMeanSquaredError;
+
+namespace {
+
+constexpr const LayerRow* kLayerRows[] = {&kConvolution,  &kBatchNorm,        &kRelu,      &kAdd,     &kConcat,
+                                          &kMaxPool,      &kAveragePool,      &kUpsample,  &kLinear,  &kDropout,
+                                          &kEmbedding,    &kPositionBias,     &kLayerNorm, &kGelu,    &kRowLinear,
+                                          &kAttention,    &kGroupedAttention, &kRotary,    &kRmsNorm, &kGatedSilu,
+                                          &kCrossEntropy, &kMeanSquaredError};
+
+}  // namespace
+
+}  // namespace pw::cpu
+
 namespace pw {
 
 namespace {
 
 using namespace cpu;
-
-std::unique_ptr<LayerKernel> make_layer(const Layer& layer, int samples, bool reads_data) {
-    switch (layer.kind) {
-        case LayerKind::Convolution:
-            return make_convolution(layer, samples, reads_data);
-        case LayerKind::BatchNorm:
-            return make_batch_norm(layer, samples);
-        case LayerKind::Relu:
-            return make_relu(layer, samples);
-        case LayerKind::Add:
-            return make_add(layer, samples);
-        case LayerKind::Concat:
-            return make_concat(layer, samples);
-        case LayerKind::Dropout:
-            return make_dropout(layer, samples);
-        case LayerKind::MaxPool:
-            return make_max_pool(layer, samples);
-        case LayerKind::AveragePool:
-            return make_average_pool(layer, samples);
-        case LayerKind::Upsample:
-            return make_upsample(layer, samples);
-        case LayerKind::Linear:
-        case LayerKind::RowLinear:
-            return make_linear(layer, samples, reads_data);
-        case LayerKind::Embedding:
-            return make_embedding(layer, samples);
-        case LayerKind::PositionBias:
-            return make_position_bias(layer, samples);
-        case LayerKind::LayerNorm:
-        case LayerKind::RmsNorm:
-            return make_row_norm(layer, samples);
-        case LayerKind::Gelu:
-            return make_gelu(layer, samples);
-        case LayerKind::GatedSilu:
-            return make_gated_silu(layer, samples);
-        case LayerKind::Rotary:
-            return make_rotary(layer, samples);
-        case LayerKind::Attention:
-        case LayerKind::GroupedAttention:
-            return make_attention(layer, samples);
-        case LayerKind::CrossEntropy:
-            return make_cross_entropy(layer, samples);
-        case LayerKind::MeanSquaredError:
-            return make_mean_squared_error(layer, samples);
-        case LayerKind::Profiled:
-            break;
-    }
-    fail_without_kernel("cpu", layer);
-}
 
 class CpuKernels : public HostKernels {
 public:
@@ -82,10 +52,13 @@ public:
 
     std::unique_ptr<LayerKernel> make(const Layer& layer, int samples, bool reads_data) const override {
         try {
-            return make_layer(layer, samples, reads_data);
+            for (const LayerRow* row : cpu::kLayerRows)
+                if (row->kind == layer.kind)
+                    return row->make(layer, samples, reads_data);
         } catch (const dnnl::error& error) {
             fail_for(error, layer.name, "has no kernel for it");
         }
+        fail_without_kernel(name(), layer);
     }
 
     Bytes data_bytes(Dims input, int samples) const override { return tensor_bytes(input, samples); }

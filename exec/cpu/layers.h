@@ -59,29 +59,38 @@ protected:
     LayerBytes bytes_;
 };
 
-std::unique_ptr<LayerKernel> make_convolution(const Layer& layer, int samples, bool reads_data);
-std::unique_ptr<LayerKernel> make_relu(const Layer& layer, int samples);
-std::unique_ptr<LayerKernel> make_add(const Layer& layer, int samples);
-std::unique_ptr<LayerKernel> make_max_pool(const Layer& layer, int samples);
-std::unique_ptr<LayerKernel> make_linear(const Layer& layer, int samples, bool reads_data);  // and row linear
-std::unique_ptr<LayerKernel> make_embedding(const Layer& layer, int samples);
-std::unique_ptr<LayerKernel> make_position_bias(const Layer& layer, int samples);
-std::unique_ptr<LayerKernel> make_row_norm(const Layer& layer, int samples);  // layer norm and RMS norm
-std::unique_ptr<LayerKernel> make_gelu(const Layer& layer, int samples);
-std::unique_ptr<LayerKernel> make_gated_silu(const Layer& layer, int samples);
-std::unique_ptr<LayerKernel> make_rotary(const Layer& layer, int samples);
-std::unique_ptr<LayerKernel> make_attention(const Layer& layer, int samples);  // and grouped attention
-// Layers with own loops over blocks can run with blocks of 8 and of 16 channels on every machine.
-std::unique_ptr<LayerKernel> make_batch_norm(const Layer& layer, int samples,
-                                             std::int64_t per_block = block_channels());
-std::unique_ptr<LayerKernel> make_average_pool(const Layer& layer, int samples,
-                                               std::int64_t per_block = block_channels());
-std::unique_ptr<LayerKernel> make_upsample(const Layer& layer, int samples, std::int64_t per_block = block_channels());
-std::unique_ptr<LayerKernel> make_concat(const Layer& layer, int samples, std::int64_t per_block = block_channels());
-std::unique_ptr<LayerKernel> make_dropout(const Layer& layer, int samples, std::int64_t per_block = block_channels());
-std::unique_ptr<LayerKernel> make_cross_entropy(const Layer& layer, int samples,
-                                                std::int64_t per_block = block_channels());
-std::unique_ptr<LayerKernel> make_mean_squared_error(const Layer& layer, int samples,
-                                                     std::int64_t per_block = block_channels());
+// A kind of layer, in the file of its kernel. The table in kernels.cpp lists the rows.
+struct LayerRow {
+    LayerKind kind;
+    std::unique_ptr<LayerKernel> (*make)(const Layer& layer, int samples, bool reads_data);
+};
+
+template <class Kernel>
+constexpr LayerRow row_of(LayerKind kind) {
+    return {kind, [](const Layer& layer, int samples, bool) -> std::unique_ptr<LayerKernel> {
+                return std::make_unique<Kernel>(layer, samples);
+            }};
+}
+
+// The kernel does not make the gradient of its input if that is data.
+template <class Kernel>
+constexpr LayerRow row_of_reader(LayerKind kind) {
+    return {kind, [](const Layer& layer, int samples, bool reads_data) -> std::unique_ptr<LayerKernel> {
+                return std::make_unique<Kernel>(layer, samples, reads_data);
+            }};
+}
+
+// The kernel has own loops over blocks, and can run with blocks of 8 and of 16 channels on every machine.
+template <std::unique_ptr<LayerKernel> (*make)(const Layer& layer, int samples, std::int64_t per_block)>
+constexpr LayerRow row_of_blocks(LayerKind kind) {
+    return {kind, [](const Layer& layer, int samples, bool) { return make(layer, samples, block_channels()); }};
+}
+std::unique_ptr<LayerKernel> make_batch_norm(const Layer& layer, int samples, std::int64_t per_block);
+std::unique_ptr<LayerKernel> make_average_pool(const Layer& layer, int samples, std::int64_t per_block);
+std::unique_ptr<LayerKernel> make_upsample(const Layer& layer, int samples, std::int64_t per_block);
+std::unique_ptr<LayerKernel> make_concat(const Layer& layer, int samples, std::int64_t per_block);
+std::unique_ptr<LayerKernel> make_dropout(const Layer& layer, int samples, std::int64_t per_block);
+std::unique_ptr<LayerKernel> make_cross_entropy(const Layer& layer, int samples, std::int64_t per_block);
+std::unique_ptr<LayerKernel> make_mean_squared_error(const Layer& layer, int samples, std::int64_t per_block);
 
 }  // namespace pw::cpu

@@ -149,8 +149,7 @@ private:
 
 }  // namespace
 
-std::unique_ptr<LayerKernel> make_linear(const Layer& layer, int samples, bool reads_data) {
-    return std::make_unique<Linear>(layer, samples, reads_data);
-}
+extern const LayerRow kLinear = row_of_reader<Linear>(LayerKind::Linear);
+extern const LayerRow kRowLinear = row_of_reader<Linear>(LayerKind::RowLinear);
 
 }  // namespace pw::cpu

@@ -132,4 +132,7 @@ std::unique_ptr<LayerKernel> make_mean_squared_error(const Layer& layer, int sam
     return std::make_unique<MeanSquaredError>(layer, samples, per_block);
 }
 
+extern const LayerRow kCrossEntropy = row_of_blocks<make_cross_entropy>(LayerKind::CrossEntropy);
+extern const LayerRow kMeanSquaredError = row_of_blocks<make_mean_squared_error>(LayerKind::MeanSquaredError);
+
 }  // namespace pw::cpu

@@ -1,7 +1,6 @@
 #include "exec/cpu/layers.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/parallel.h"
-#include "exec/reference/layers.h"
 #include "exec/reference/running_averages.h"
 
 #include <algorithm>
@@ -147,8 +146,10 @@ private:
 
 std::unique_ptr<LayerKernel> make_batch_norm(const Layer& layer, int samples, std::int64_t per_block) {
     if (!is_blocked(layer.input, per_block))
-        return reference::make_batch_norm<float>(layer, samples);  // NCHW, which is rare
+        return reference_kernels().make(layer, samples, false);  // NCHW, which is rare
     return std::make_unique<BatchNorm>(layer, samples, per_block);
 }
+
+extern const LayerRow kBatchNorm = row_of_blocks<make_batch_norm>(LayerKind::BatchNorm);
 
 }  // namespace pw::cpu

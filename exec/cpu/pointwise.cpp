@@ -94,10 +94,7 @@ private:
 
 }  // namespace
 
-std::unique_ptr<LayerKernel> make_relu(const Layer& layer, int samples) {
-    return std::make_unique<Relu>(layer, samples);
-}
-
-std::unique_ptr<LayerKernel> make_add(const Layer& layer, int samples) { return std::make_unique<Add>(layer, samples); }
+extern const LayerRow kRelu = row_of<Relu>(LayerKind::Relu);
+extern const LayerRow kAdd = row_of<Add>(LayerKind::Add);
 
 }  // namespace pw::cpu

@@ -2,7 +2,6 @@
 #include "exec/cpu/layers.h"
 #include "exec/cpu/loops.h"
 #include "exec/cpu/parallel.h"
-#include "exec/reference/layers.h"
 
 #include <algorithm>
 #include <cmath>
@@ -148,18 +147,18 @@ private:
 
 }  // namespace
 
-std::unique_ptr<LayerKernel> make_max_pool(const Layer& layer, int samples) {
-    return std::make_unique<MaxPool>(layer, samples);
-}
-
 std::unique_ptr<LayerKernel> make_average_pool(const Layer& layer, int samples, std::int64_t per_block) {
     if (!is_blocked(layer.input, per_block))
-        return reference::make_average_pool<float>(layer, samples);  // NCHW, which is rare
+        return reference_kernels().make(layer, samples, false);  // NCHW, which is rare
     return std::make_unique<AveragePool>(layer, samples, per_block);
 }
 
 std::unique_ptr<LayerKernel> make_upsample(const Layer& layer, int samples, std::int64_t per_block) {
     return std::make_unique<Upsample>(layer, samples, per_block);
 }
+
+extern const LayerRow kMaxPool = row_of<MaxPool>(LayerKind::MaxPool);
+extern const LayerRow kAveragePool = row_of_blocks<make_average_pool>(LayerKind::AveragePool);
+extern const LayerRow kUpsample = row_of_blocks<make_upsample>(LayerKind::Upsample);
 
 }  // namespace pw::cpu

@@ -288,28 +288,12 @@ private:
 
 }  // namespace
 
-std::unique_ptr<LayerKernel> make_embedding(const Layer& layer, int samples) {
-    return std::make_unique<Embedding>(layer, samples);
-}
-
-std::unique_ptr<LayerKernel> make_position_bias(const Layer& layer, int samples) {
-    return std::make_unique<PositionBias>(layer, samples);
-}
-
-std::unique_ptr<LayerKernel> make_row_norm(const Layer& layer, int samples) {
-    return std::make_unique<RowNorm>(layer, samples);
-}
-
-std::unique_ptr<LayerKernel> make_gelu(const Layer& layer, int samples) {
-    return std::make_unique<Gelu>(layer, samples);
-}
-
-std::unique_ptr<LayerKernel> make_gated_silu(const Layer& layer, int samples) {
-    return std::make_unique<GatedSilu>(layer, samples);
-}
-
-std::unique_ptr<LayerKernel> make_rotary(const Layer& layer, int samples) {
-    return std::make_unique<Rotary>(layer, samples);
-}
+extern const LayerRow kEmbedding = row_of<Embedding>(LayerKind::Embedding);
+extern const LayerRow kPositionBias = row_of<PositionBias>(LayerKind::PositionBias);
+extern const LayerRow kLayerNorm = row_of<RowNorm>(LayerKind::LayerNorm);
+extern const LayerRow kRmsNorm = row_of<RowNorm>(LayerKind::RmsNorm);
+extern const LayerRow kGelu = row_of<Gelu>(LayerKind::Gelu);
+extern const LayerRow kGatedSilu = row_of<GatedSilu>(LayerKind::GatedSilu);
+extern const LayerRow kRotary = row_of<Rotary>(LayerKind::Rotary);
 
 }  // namespace pw::cpu

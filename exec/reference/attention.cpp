@@ -183,11 +183,7 @@ private:
 
 }  // namespace
 
-template <class Real>
-std::unique_ptr<LayerKernel> make_attention(const Layer& layer, int samples) {
-    return std::make_unique<Attention<Real>>(layer, samples);
-}
-template std::unique_ptr<LayerKernel> make_attention<float>(const Layer&, int);
-template std::unique_ptr<LayerKernel> make_attention<double>(const Layer&, int);
+extern const LayerRow kAttention = row_of<Attention>(LayerKind::Attention);
+extern const LayerRow kGroupedAttention = row_of<Attention>(LayerKind::GroupedAttention);
 
 }  // namespace pw::reference

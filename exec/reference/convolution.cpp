@@ -138,11 +138,6 @@ private:
 
 }  // namespace
 
-template <class Real>
-std::unique_ptr<LayerKernel> make_convolution(const Layer& layer, int samples) {
-    return std::make_unique<Convolution<Real>>(layer, samples);
-}
-template std::unique_ptr<LayerKernel> make_convolution<float>(const Layer&, int);
-template std::unique_ptr<LayerKernel> make_convolution<double>(const Layer&, int);
+extern const LayerRow kConvolution = row_of<Convolution>(LayerKind::Convolution);
 
 }  // namespace pw::reference

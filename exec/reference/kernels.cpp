@@ -3,6 +3,27 @@
 #include "exec/missing_kernel.h"
 #include "exec/reference/layers.h"
 
+#include <type_traits>
+
+namespace pw::reference {
+
+// The rows, each in the file of its kernel.
+extern const LayerRow kConvolution, kBatchNorm, kRelu, kAdd, kConcat, kMaxPool, kAveragePool, kUpsample, kLinear,
+    kDropout, kEmbedding, kPositionBias, kLayerNorm, kGelu, kRowLinear, kAttention, kGroupedAttention, kRotary,
+    kRmsNorm, kGatedSilu, kCrossEntropy, kMeanSquaredError;
+
+namespace {
+
+constexpr const LayerRow* kLayerRows[] = {&kConvolution,  &kBatchNorm,        &kRelu,      &kAdd,     &kConcat,
+                                          &kMaxPool,      &kAveragePool,      &kUpsample,  &kLinear,  &kDropout,
+                                          &kEmbedding,    &kPositionBias,     &kLayerNorm, &kGelu,    &kRowLinear,
+                                          &kAttention,    &kGroupedAttention, &kRotary,    &kRmsNorm, &kGatedSilu,
+                                          &kCrossEntropy, &kMeanSquaredError};
+
+}  // namespace
+
+}  // namespace pw::reference
+
 namespace pw {
 
 namespace {
@@ -14,51 +35,9 @@ public:
     std::string_view name() const override { return name_; }
 
     std::unique_ptr<LayerKernel> make(const Layer& layer, int samples, bool) const override {
-        switch (layer.kind) {
-            case LayerKind::Convolution:
-                return reference::make_convolution<Real>(layer, samples);
-            case LayerKind::BatchNorm:
-                return reference::make_batch_norm<Real>(layer, samples);
-            case LayerKind::Relu:
-                return reference::make_relu<Real>(layer, samples);
-            case LayerKind::Add:
-                return reference::make_add<Real>(layer, samples);
-            case LayerKind::Concat:
-                return reference::make_concat<Real>(layer, samples);
-            case LayerKind::Dropout:
-                return reference::make_dropout<Real>(layer, samples);
-            case LayerKind::MaxPool:
-                return reference::make_max_pool<Real>(layer, samples);
-            case LayerKind::AveragePool:
-                return reference::make_average_pool<Real>(layer, samples);
-            case LayerKind::Upsample:
-                return reference::make_upsample<Real>(layer, samples);
-            case LayerKind::Linear:
-            case LayerKind::RowLinear:
-                return reference::make_linear<Real>(layer, samples);
-            case LayerKind::Embedding:
-                return reference::make_embedding<Real>(layer, samples);
-            case LayerKind::PositionBias:
-                return reference::make_position_bias<Real>(layer, samples);
-            case LayerKind::LayerNorm:
-            case LayerKind::RmsNorm:
-                return reference::make_row_norm<Real>(layer, samples);
-            case LayerKind::Gelu:
-                return reference::make_gelu<Real>(layer, samples);
-            case LayerKind::GatedSilu:
-                return reference::make_gated_silu<Real>(layer, samples);
-            case LayerKind::Rotary:
-                return reference::make_rotary<Real>(layer, samples);
-            case LayerKind::Attention:
-            case LayerKind::GroupedAttention:
-                return reference::make_attention<Real>(layer, samples);
-            case LayerKind::CrossEntropy:
-                return reference::make_cross_entropy<Real>(layer, samples);
-            case LayerKind::MeanSquaredError:
-                return reference::make_mean_squared_error<Real>(layer, samples);
-            case LayerKind::Profiled:
-                break;
-        }
+        for (const reference::LayerRow* row : reference::kLayerRows)
+            if (row->kind == layer.kind)
+                return (std::is_same_v<Real, float> ? row->in_float : row->in_double)(layer, samples);
         fail_without_kernel(name_, layer);
     }
 

@@ -61,44 +61,21 @@ void put(Real& place, double value, bool accumulate) {
     place = static_cast<Real>(accumulate ? static_cast<double>(place) + value : value);
 }
 
-// There is one function per kind of layer, for float and double.
-template <class Real>
-std::unique_ptr<LayerKernel> make_convolution(const Layer& layer, int samples);
-template <class Real>
-std::unique_ptr<LayerKernel> make_batch_norm(const Layer& layer, int samples);
-template <class Real>
-std::unique_ptr<LayerKernel> make_relu(const Layer& layer, int samples);
-template <class Real>
-std::unique_ptr<LayerKernel> make_add(const Layer& layer, int samples);
-template <class Real>
-std::unique_ptr<LayerKernel> make_concat(const Layer& layer, int samples);
-template <class Real>
-std::unique_ptr<LayerKernel> make_dropout(const Layer& layer, int samples);
-template <class Real>
-std::unique_ptr<LayerKernel> make_max_pool(const Layer& layer, int samples);
-template <class Real>
-std::unique_ptr<LayerKernel> make_average_pool(const Layer& layer, int samples);
-template <class Real>
-std::unique_ptr<LayerKernel> make_upsample(const Layer& layer, int samples);
-template <class Real>
-std::unique_ptr<LayerKernel> make_linear(const Layer& layer, int samples);  // and row linear
-template <class Real>
-std::unique_ptr<LayerKernel> make_cross_entropy(const Layer& layer, int samples);
-template <class Real>
-std::unique_ptr<LayerKernel> make_mean_squared_error(const Layer& layer, int samples);
-template <class Real>
-std::unique_ptr<LayerKernel> make_embedding(const Layer& layer, int samples);
-template <class Real>
-std::unique_ptr<LayerKernel> make_position_bias(const Layer& layer, int samples);
-template <class Real>
-std::unique_ptr<LayerKernel> make_row_norm(const Layer& layer, int samples);  // layer norm and RMS norm
-template <class Real>
-std::unique_ptr<LayerKernel> make_gelu(const Layer& layer, int samples);
-template <class Real>
-std::unique_ptr<LayerKernel> make_gated_silu(const Layer& layer, int samples);
-template <class Real>
-std::unique_ptr<LayerKernel> make_rotary(const Layer& layer, int samples);
-template <class Real>
-std::unique_ptr<LayerKernel> make_attention(const Layer& layer, int samples);  // and grouped attention
+// A kind of layer, in the file of its kernel. The table in kernels.cpp lists the rows.
+struct LayerRow {
+    using Make = std::unique_ptr<LayerKernel>(const Layer& layer, int samples);
+    LayerKind kind;
+    Make *in_float, *in_double;
+};
+
+template <class Kernel>
+std::unique_ptr<LayerKernel> made(const Layer& layer, int samples) {
+    return std::make_unique<Kernel>(layer, samples);
+}
+
+template <template <class> class Kernel>
+constexpr LayerRow row_of(LayerKind kind) {
+    return {kind, made<Kernel<float>>, made<Kernel<double>>};
+}
 
 }  // namespace pw::reference

@@ -103,11 +103,7 @@ private:
 
 }  // namespace
 
-template <class Real>
-std::unique_ptr<LayerKernel> make_linear(const Layer& layer, int samples) {
-    return std::make_unique<Linear<Real>>(layer, samples);
-}
-template std::unique_ptr<LayerKernel> make_linear<float>(const Layer&, int);
-template std::unique_ptr<LayerKernel> make_linear<double>(const Layer&, int);
+extern const LayerRow kLinear = row_of<Linear>(LayerKind::Linear);
+extern const LayerRow kRowLinear = row_of<Linear>(LayerKind::RowLinear);
 
 }  // namespace pw::reference

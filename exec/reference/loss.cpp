@@ -98,18 +98,7 @@ private:
 
 }  // namespace
 
-template <class Real>
-std::unique_ptr<LayerKernel> make_cross_entropy(const Layer& layer, int samples) {
-    return std::make_unique<CrossEntropy<Real>>(layer, samples);
-}
-template std::unique_ptr<LayerKernel> make_cross_entropy<float>(const Layer&, int);
-template std::unique_ptr<LayerKernel> make_cross_entropy<double>(const Layer&, int);
-
-template <class Real>
-std::unique_ptr<LayerKernel> make_mean_squared_error(const Layer& layer, int samples) {
-    return std::make_unique<MeanSquaredError<Real>>(layer, samples);
-}
-template std::unique_ptr<LayerKernel> make_mean_squared_error<float>(const Layer&, int);
-template std::unique_ptr<LayerKernel> make_mean_squared_error<double>(const Layer&, int);
+extern const LayerRow kCrossEntropy = row_of<CrossEntropy>(LayerKind::CrossEntropy);
+extern const LayerRow kMeanSquaredError = row_of<MeanSquaredError>(LayerKind::MeanSquaredError);
 
 }  // namespace pw::reference

@@ -142,11 +142,6 @@ private:
 
 }  // namespace
 
-template <class Real>
-std::unique_ptr<LayerKernel> make_batch_norm(const Layer& layer, int samples) {
-    return std::make_unique<BatchNorm<Real>>(layer, samples);
-}
-template std::unique_ptr<LayerKernel> make_batch_norm<float>(const Layer&, int);
-template std::unique_ptr<LayerKernel> make_batch_norm<double>(const Layer&, int);
+extern const LayerRow kBatchNorm = row_of<BatchNorm>(LayerKind::BatchNorm);
 
 }  // namespace pw::reference

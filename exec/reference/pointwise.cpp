@@ -137,32 +137,9 @@ private:
 
 }  // namespace
 
-template <class Real>
-std::unique_ptr<LayerKernel> make_relu(const Layer& layer, int samples) {
-    return std::make_unique<Relu<Real>>(layer, samples);
-}
-template std::unique_ptr<LayerKernel> make_relu<float>(const Layer&, int);
-template std::unique_ptr<LayerKernel> make_relu<double>(const Layer&, int);
-
-template <class Real>
-std::unique_ptr<LayerKernel> make_add(const Layer& layer, int samples) {
-    return std::make_unique<Add<Real>>(layer, samples);
-}
-template std::unique_ptr<LayerKernel> make_add<float>(const Layer&, int);
-template std::unique_ptr<LayerKernel> make_add<double>(const Layer&, int);
-
-template <class Real>
-std::unique_ptr<LayerKernel> make_concat(const Layer& layer, int samples) {
-    return std::make_unique<Concat<Real>>(layer, samples);
-}
-template std::unique_ptr<LayerKernel> make_concat<float>(const Layer&, int);
-template std::unique_ptr<LayerKernel> make_concat<double>(const Layer&, int);
-
-template <class Real>
-std::unique_ptr<LayerKernel> make_dropout(const Layer& layer, int samples) {
-    return std::make_unique<Dropout<Real>>(layer, samples);
-}
-template std::unique_ptr<LayerKernel> make_dropout<float>(const Layer&, int);
-template std::unique_ptr<LayerKernel> make_dropout<double>(const Layer&, int);
+extern const LayerRow kRelu = row_of<Relu>(LayerKind::Relu);
+extern const LayerRow kAdd = row_of<Add>(LayerKind::Add);
+extern const LayerRow kConcat = row_of<Concat>(LayerKind::Concat);
+extern const LayerRow kDropout = row_of<Dropout>(LayerKind::Dropout);
 
 }  // namespace pw::reference

@@ -138,25 +138,8 @@ private:
 
 }  // namespace
 
-template <class Real>
-std::unique_ptr<LayerKernel> make_max_pool(const Layer& layer, int samples) {
-    return std::make_unique<MaxPool<Real>>(layer, samples);
-}
-template std::unique_ptr<LayerKernel> make_max_pool<float>(const Layer&, int);
-template std::unique_ptr<LayerKernel> make_max_pool<double>(const Layer&, int);
-
-template <class Real>
-std::unique_ptr<LayerKernel> make_average_pool(const Layer& layer, int samples) {
-    return std::make_unique<AveragePool<Real>>(layer, samples);
-}
-template std::unique_ptr<LayerKernel> make_average_pool<float>(const Layer&, int);
-template std::unique_ptr<LayerKernel> make_average_pool<double>(const Layer&, int);
-
-template <class Real>
-std::unique_ptr<LayerKernel> make_upsample(const Layer& layer, int samples) {
-    return std::make_unique<Upsample<Real>>(layer, samples);
-}
-template std::unique_ptr<LayerKernel> make_upsample<float>(const Layer&, int);
-template std::unique_ptr<LayerKernel> make_upsample<double>(const Layer&, int);
+extern const LayerRow kMaxPool = row_of<MaxPool>(LayerKind::MaxPool);
+extern const LayerRow kAveragePool = row_of<AveragePool>(LayerKind::AveragePool);
+extern const LayerRow kUpsample = row_of<Upsample>(LayerKind::Upsample);
 
 }  // namespace pw::reference

@@ -313,46 +313,12 @@ private:
 
 }  // namespace
 
-template <class Real>
-std::unique_ptr<LayerKernel> make_embedding(const Layer& layer, int samples) {
-    return std::make_unique<Embedding<Real>>(layer, samples);
-}
-template std::unique_ptr<LayerKernel> make_embedding<float>(const Layer&, int);
-template std::unique_ptr<LayerKernel> make_embedding<double>(const Layer&, int);
-
-template <class Real>
-std::unique_ptr<LayerKernel> make_position_bias(const Layer& layer, int samples) {
-    return std::make_unique<PositionBias<Real>>(layer, samples);
-}
-template std::unique_ptr<LayerKernel> make_position_bias<float>(const Layer&, int);
-template std::unique_ptr<LayerKernel> make_position_bias<double>(const Layer&, int);
-
-template <class Real>
-std::unique_ptr<LayerKernel> make_row_norm(const Layer& layer, int samples) {
-    return std::make_unique<RowNorm<Real>>(layer, samples);
-}
-template std::unique_ptr<LayerKernel> make_row_norm<float>(const Layer&, int);
-template std::unique_ptr<LayerKernel> make_row_norm<double>(const Layer&, int);
-
-template <class Real>
-std::unique_ptr<LayerKernel> make_gelu(const Layer& layer, int samples) {
-    return std::make_unique<Gelu<Real>>(layer, samples);
-}
-template std::unique_ptr<LayerKernel> make_gelu<float>(const Layer&, int);
-template std::unique_ptr<LayerKernel> make_gelu<double>(const Layer&, int);
-
-template <class Real>
-std::unique_ptr<LayerKernel> make_gated_silu(const Layer& layer, int samples) {
-    return std::make_unique<GatedSilu<Real>>(layer, samples);
-}
-template std::unique_ptr<LayerKernel> make_gated_silu<float>(const Layer&, int);
-template std::unique_ptr<LayerKernel> make_gated_silu<double>(const Layer&, int);
-
-template <class Real>
-std::unique_ptr<LayerKernel> make_rotary(const Layer& layer, int samples) {
-    return std::make_unique<Rotary<Real>>(layer, samples);
-}
-template std::unique_ptr<LayerKernel> make_rotary<float>(const Layer&, int);
-template std::unique_ptr<LayerKernel> make_rotary<double>(const Layer&, int);
+extern const LayerRow kEmbedding = row_of<Embedding>(LayerKind::Embedding);
+extern const LayerRow kPositionBias = row_of<PositionBias>(LayerKind::PositionBias);
+extern const LayerRow kLayerNorm = row_of<RowNorm>(LayerKind::LayerNorm);
+extern const LayerRow kRmsNorm = row_of<RowNorm>(LayerKind::RmsNorm);
+extern const LayerRow kGelu = row_of<Gelu>(LayerKind::Gelu);
+extern const LayerRow kGatedSilu = row_of<GatedSilu>(LayerKind::GatedSilu);
+extern const LayerRow kRotary = row_of<Rotary>(LayerKind::Rotary);
 
 }  // namespace pw::reference
