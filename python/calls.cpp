@@ -76,7 +76,7 @@ Outcome searched_plan(const Config& config, const SearchEffort& effort, const Ho
     require_plan(*found);
     outcome.text = [found](std::size_t most) { return to_text(*found, most); };
     outcome.config = [found](const std::string& file) { return best_config_yaml(*found, file); };
-    outcome.chart = [found] { return chart_of(*found); };
+    outcome.chart = [found](const SweepView&) { return chart_of(*found); };
     add(outcome.notes, notes_on_costs(*found->best, config.search.micro_batch_sizes));
     return outcome;
 }
@@ -89,7 +89,7 @@ Outcome searched_partition(const Config& config, const SearchEffort& effort, con
     require_stages(*found);
     Outcome outcome = outcome_of(found, {});
     outcome.text = [found](std::size_t) { return to_text(*found); };
-    outcome.chart = [found] { return chart_of(*found); };
+    outcome.chart = [found](const SweepView&) { return chart_of(*found); };
     return outcome;
 }
 
@@ -103,7 +103,7 @@ Outcome outcome_of_comparison(Comparison comparison, Notices notes) {
                            shared->parts ? fmt::format("\n{}\n{}", to_text(*shared->parts), why(*shared->parts)) : "",
                            calibration_text(*shared));
     };
-    outcome.plot = [shared](const std::string& file) { plot_comparison(*shared, file); };
+    outcome.plot = [shared](const std::string& file, const View& view) { plot_comparison(*shared, file, view); };
     outcome.reports = {{shared, &shared->predicted}, {shared, &shared->measured}};
     return outcome;
 }
@@ -166,10 +166,10 @@ Outcome swept(const ConfigSource& source, std::vector<SweepAxis> axes, const Hoo
     auto sweep = std::make_shared<const Sweep>(simulate_sweep(source, axes, hooks));
     Outcome outcome = outcome_of(sweep, sweep->notes);
     outcome.text = [sweep](std::size_t) { return to_text(*sweep); };
-    outcome.chart = [sweep] {
+    outcome.chart = [sweep](const SweepView& axes) {
         Notices missing;
-        check_drawable(sweep->axes, {});
-        return chart_of(*sweep, missing);
+        check_drawable(sweep->axes, axes);
+        return chart_of(*sweep, missing, axes);
     };
     for (const SweepPoint& point : sweep->points) {
         outcome.reports.emplace_back(sweep, point.report ? &*point.report : nullptr);
@@ -291,7 +291,7 @@ std::shared_ptr<const Report> read_own_report(const std::string& file, const std
 }
 
 void plot_reports(const std::vector<std::shared_ptr<const Report>>& reports, const std::vector<std::string>& titles,
-                  const std::string& file) {
+                  const std::string& file, const View& view) {
     check_plot_file(file);
     std::vector<Trace> drawn;
     drawn.reserve(reports.size());
@@ -304,7 +304,7 @@ void plot_reports(const std::vector<std::shared_ptr<const Report>>& reports, con
         if (!titles[i].empty())
             panels.back().title = titles[i];
     }
-    plot(panels, file);
+    plot(panels, file, view);
 }
 
 }  // namespace pw

@@ -57,6 +57,6 @@ std::shared_ptr<const Report> read_own_report(const std::string& file, const std
 
 // Draws traces in a column. For a run, draws the step that its metrics describe.
 void plot_reports(const std::vector<std::shared_ptr<const Report>>& reports, const std::vector<std::string>& titles,
-                  const std::string& file);
+                  const std::string& file, const View& view);
 
 }  // namespace pw

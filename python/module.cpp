@@ -11,6 +11,7 @@
 #include "schedules/trace/trace.h"
 #include "schedules/trace/trace_json.h"
 #include "viz/plot.h"
+#include "viz/view_options.h"
 
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -20,6 +21,7 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <new>
 #include <optional>
@@ -154,12 +156,15 @@ py::list many_outcomes(const std::vector<ConfigSource>& sources, int threads, co
     return made;
 }
 
-void plot_outcome(const Outcome& outcome, const std::string& file) {
+using ViewWords = std::map<std::string, std::vector<std::string>>;
+
+void plot_outcome(const Outcome& outcome, const std::string& file, const ViewWords& view, const std::string& x,
+                  const std::string& y, const std::string& z) {
     check_plot_file(file);
     if (outcome.plot)
-        outcome.plot(file);
+        outcome.plot(file, view_of(view));
     else
-        plot_chart(outcome.chart(), file);
+        plot_chart(outcome.chart({x, y, z}), file, view_of(view));
 }
 
 struct SharedSchedule {  // pybind11 holds no pointers to const
@@ -195,9 +200,10 @@ void add_classes(py::module_& module) {
         .def_readonly("notes", &Outcome::notes)
         .def("json", [](const Outcome& outcome) { return objects_of(outcome.json()); })
         .def("text", [](const Outcome& outcome, std::size_t most) { return outcome.text(most); })
-        .def("plot", plot_outcome, py::call_guard<UnlockedWork>())
+        .def("plot", plot_outcome, py::arg("file"), py::arg("view"), py::arg("x") = "", py::arg("y") = "",
+             py::arg("z") = "", py::call_guard<UnlockedWork>())
         .def("has_chart", [](const Outcome& outcome) { return outcome.chart != nullptr; })
-        .def("chart", [](const Outcome& outcome) { return outcome.chart(); })
+        .def("chart", [](const Outcome& outcome) { return outcome.chart({}); })
         .def("has_config", [](const Outcome& outcome) { return outcome.config != nullptr; })
         .def("config", [](const Outcome& outcome, const std::string& file) { return outcome.config(file); })
         .def("reports", reports_of)
@@ -257,15 +263,16 @@ void add_calls(py::module_& module) {
         unlocked);
     module.def(
         "plot_chart",
-        [](const Chart& chart, const std::string& file) {
+        [](const Chart& chart, const std::string& file, const ViewWords& view) {
             check_plot_file(file);
-            plot_chart(chart, file);
+            plot_chart(chart, file, view_of(view));
         },
         unlocked);
     module.def(
         "plot",
-        [](const std::vector<SharedReport>& reports, const std::vector<std::string>& titles, const std::string& file) {
-            plot_reports({reports.begin(), reports.end()}, titles, file);
+        [](const std::vector<SharedReport>& reports, const std::vector<std::string>& titles, const std::string& file,
+           const ViewWords& view) {
+            plot_reports({reports.begin(), reports.end()}, titles, file, view_of(view));
         },
         unlocked);
 }

@@ -3,6 +3,7 @@
 
 #include "report/json.h"
 #include "report/report.h"
+#include "report/sweep.h"
 #include "viz/plot.h"
 #include "workloads/error.h"
 
@@ -20,8 +21,9 @@ struct Outcome {
     Notices notes = {};
     std::function<Json()> json = {};
     std::function<std::string(std::size_t most)> text = {};  // a table has at most this many rows
-    std::function<Chart()> chart = {};                       // null where there is none
-    std::function<void(const std::string& file)> plot = {};  // a picture that is no chart, null for none
+    std::function<Chart(const SweepView&)> chart = {};       // null where there is none. Sweeps alone have axes
+    // A picture that is no chart, null for none.
+    std::function<void(const std::string& file, const View& view)> plot = {};
     // The best plan's config, as YAML for that file, or with whole paths if `file` is empty. Null where there is no
     // plan.
     std::function<std::string(const std::string& file)> config = {};

@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any, Optional
 import numpy as np
 
 from . import _core
-from ._arguments import Path, path_bytes, whole_number
+from ._arguments import Path, path_bytes, text, whole_number
 from ._columns import Columns, column_of
 from ._config import Config
 from ._error import Error
 from ._kept import KeptOutcome
 from ._results import Answer, Result, in_frame, page_of
+from ._view import ChartView, View, words_of
 
 if TYPE_CHECKING:
     import pandas
     from numpy.typing import NDArray
+    from typing_extensions import Unpack
 
 __all__ = ["Comparison", "Point", "Search", "Sweep"]
 
@@ -108,9 +110,13 @@ class Sweep(Answer, Sequence[Point]):
         """The table as a DataFrame. Needs pandas."""
         return self.table.to_pandas()
 
-    def plot(self, file: Path) -> None:
-        """Draws the step time against the first key with numbers, a curve for each combination of the others."""
-        self._outcome.plot(path_bytes("file", file))
+    def plot(self, file: Path, *, x: str = "", y: str = "", z: str = "", **view: Unpack[ChartView]) -> None:
+        """Draws samples or tokens per second over a key with numbers, a line for each combination of the other keys.
+
+        `x` is a key, or a number such as "step-time". `y` is a number, such as "bubble", or a second key: then `z` is
+        the number in the cells of a map. The keywords of pipewright.plot() `figure`, `width`, `font_size`, `title` and
+        `without=["titles"]` say how."""
+        self._outcome.plot(path_bytes("file", file), words_of(ChartView, view), text("x", x), text("y", y), text("z", z))
 
     def __repr__(self) -> str:
         return f"<Sweep of {len(self)} points, best {self.best!r}>"
@@ -165,9 +171,10 @@ class Search(Answer):
 
         return pandas.DataFrame(self.plans)
 
-    def plot(self, file: Path) -> None:
-        """Draws reserved memory against step time of all plans; with other objectives the time of every stage."""
-        self._outcome.plot(path_bytes("file", file))
+    def plot(self, file: Path, **view: Unpack[ChartView]) -> None:
+        """Draws reserved memory against step time of all plans; with other objectives the time of every stage. The
+        keywords are those of Sweep.plot() without the axes."""
+        self._outcome.plot(path_bytes("file", file), words_of(ChartView, view))
 
     def __repr__(self) -> str:
         numbers = self._numbers()
@@ -193,12 +200,12 @@ class Comparison(Answer):
     def measured(self) -> Result:
         return self._measured
 
-    def plot(self, file: Path) -> None:
-        """Draws both timelines on one time axis."""
+    def plot(self, file: Path, **view: Unpack[View]) -> None:
+        """Draws both timelines on one time axis, with the keywords of pipewright.plot()."""
         outcome = self._outcome
         if isinstance(outcome, KeptOutcome):
             outcome = _core.compare_traces(self.predicted._whole_report(), self.measured._whole_report())
-        outcome.plot(path_bytes("file", file))
+        outcome.plot(path_bytes("file", file), words_of(View, view))
 
     def _repr_html_(self) -> str:
         page = page_of(self.plot)

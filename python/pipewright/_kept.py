@@ -94,11 +94,13 @@ class KeptOutcome:
     def has_chart(self) -> bool:
         return self._chart is not None
 
-    def plot(self, file: bytes) -> None:
+    def plot(self, file: bytes, view: dict[str, list[str]], x: str = "", y: str = "", z: str = "") -> None:
+        if x or y or z:
+            raise Error("a copied sweep has its usual chart only", help="draw the others before it is pickled or copied")
         if isinstance(self._chart, Error):
             raise self._chart
         assert self._chart is not None
-        _core.plot_chart(self._chart, file)
+        _core.plot_chart(self._chart, file, view)
 
     def has_config(self) -> bool:
         return bool(self._config)

@@ -15,9 +15,11 @@ from ._columns import Devices, Memory, Trace, column_of
 from ._config import Config
 from ._error import Error, ExitCode
 from ._kept import AnyOutcome, AnyReport, KeptNumbers, kept_outcome, kept_report, whole_report
+from ._view import View, words_of
 
 if TYPE_CHECKING:
     import pandas
+    from typing_extensions import Unpack
 
 __all__ = ["Answer", "Result", "plot"]
 
@@ -112,7 +114,7 @@ class Answer:
         return f"<{type(self).__name__} of {', '.join(key for key, value in self._numbers().items() if value is not None)}>"
 
     def _repr_html_(self) -> str:
-        page = page_of(lambda file: self._outcome.plot(path_bytes("file", file))) if self._outcome.has_chart() else ""
+        page = page_of(lambda file: self._outcome.plot(path_bytes("file", file), {})) if self._outcome.has_chart() else ""
         return (in_frame(page, _CHART_HEIGHT) if page else "") + f"<pre>{html.escape(str(self).strip())}</pre>"
 
 
@@ -210,9 +212,9 @@ class Result(Answer):
         """The devices as a DataFrame. Needs pandas."""
         return self.devices.to_pandas()
 
-    def plot(self, file: Path) -> None:
-        """Draws the timeline: .html, .svg, .png, .pdf, .txt, .json (Chrome trace) or .gp by the name of the file."""
-        plot(self, file)
+    def plot(self, file: Path, **view: Unpack[View]) -> None:
+        """Draws the timeline, as plot() does and with its keywords."""
+        plot(self, file, **view)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._report.title()}>"
@@ -225,12 +227,22 @@ class Result(Answer):
         return in_frame(page, min(900, 330 + 52 * self.devices.rows)) if page else f"<pre>{html.escape(str(self))}</pre>"
 
 
-def plot(results: Union[Result, Sequence[Result]], file: Path, titles: Optional[Sequence[str]] = None) -> None:
-    """Draws timelines one above the other on one time axis, of runs one step.
+def plot(results: Union[Result, Sequence[Result]], file: Path, titles: Optional[Sequence[str]] = None,
+         **view: Unpack[View]) -> None:
+    """Draws timelines one above the other on one time axis, of runs one step. `titles` are of the timelines.
 
-    The name of the file chooses the format: .html (one page with zoom), .svg, .png, .pdf (these need gnuplot), .txt,
-    .json (Chrome trace), .gp. Raises Error for another name, more devices than a picture shows, or a file that cannot be
-    written."""
+    The name of the file chooses the format: .html (one page with zoom), .svg, .png, .pdf, .tex (text for LaTeX, with a
+    PDF of the rest; these four need gnuplot), .txt, .json (Chrome trace), .gp (gnuplot's script).
+
+    figure        "column" or "page": the width and the text of a figure in a paper, 240 points with text of 7, or 504, 8
+    width         in pixels, which are points in PDF, or "8.5cm", "85mm", "3.3in", "252pt"
+    font_size     of the text in pixels, 11 by default
+    title         above the picture
+    without       parts to leave out: ["memory", "transfers", "legend", "titles"]
+    device_names  the names of the rows
+    range         a part of the time: "1.2ms..3ms"
+
+    Raises Error for another name, more devices than a picture shows, a wrong value, or a file that cannot be written."""
     drawn = list(results) if hasattr(results, "__iter__") else [results]
     for one in drawn:
         if not isinstance(one, Result):
@@ -238,4 +250,4 @@ def plot(results: Union[Result, Sequence[Result]], file: Path, titles: Optional[
     names = [""] * len(drawn) if titles is None else texts("titles", titles)
     if len(names) != len(drawn):
         raise ValueError(f"{len(drawn)} results, but {len(names)} titles")
-    _core.plot([result._whole_report() for result in drawn], names, path_bytes("file", file))
+    _core.plot([result._whole_report() for result in drawn], names, path_bytes("file", file), words_of(View, view))

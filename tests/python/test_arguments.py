@@ -15,6 +15,11 @@ TYPES = {
     "time_limit is a number of seconds, not str: 'x'": lambda: pw.search(UNIFORM, time_limit="x"),
     "titles[0] is a text, not int: 3": lambda: pw.plot([RESULT], "a.txt", titles=[3]),
     "titles is a list of texts, not str: 'x'": lambda: pw.plot([RESULT], "a.txt", titles="x"),
+    "plot() has no keyword 'fontsize' here: figure, width, font_size": lambda: RESULT.plot("a.txt", fontsize=7),
+    "plot() has no keyword 'range' here": lambda: pw.sweep(UNIFORM, {"pipeline.micro_batches": [4]}).plot("a.txt", range="1us.."),
+    "without is a list of texts, not int: 3": lambda: RESULT.plot("a.txt", without=3),
+    "title is a text, not int: 3": lambda: RESULT.plot("a.txt", title=3),
+    "y is a text, not int: 3": lambda: pw.sweep(UNIFORM, {"pipeline.micro_batches": [4]}).plot("a.txt", y=3),
     "draws is a whole number, not float: 2.5": lambda: pw.sample(UNIFORM, 2.5),
     "jitter is a text, not int: 3": lambda: pw.sample(UNIFORM, 3, jitter=3),
     "steps is a whole number, not str: 'x'": lambda: pw.run(UNIFORM, steps="x"),
@@ -45,6 +50,9 @@ CYCLE = {}
 CYCLE["a"] = CYCLE
 
 VALUES = {
+    "figure: 'colum' is not column or page": lambda: RESULT.plot("a.svg", figure="colum"),
+    "width: '10' is not a width from 200": lambda: RESULT.plot("a.svg", width=10),
+    "without: 'memry' is no part of a picture": lambda: RESULT.plot("a.svg", without=["memry"]),
     "threads is -1\n  help: it must be at least 0": lambda: pw.simulate_many([UNIFORM], threads=-1),
     "time_limit is 0\n  help: it must be above 0": lambda: pw.search(UNIFORM, time_limit=0),
     "the config has half of a character": lambda: pw.simulate({**UNIFORM, "x": HALF}),

@@ -131,6 +131,48 @@ class Predictions(unittest.TestCase):
         self.assertIn("two", texts[1])
 
 
+class Pictures(unittest.TestCase):
+    TIMELINES = [({"figure": "column"}, ["--figure", "column"]), ({"width": "8.5cm"}, ["--width", "8.5cm"]),
+                 ({"width": 300, "figure": "page"}, ["--figure", "page", "--width", "300"]),
+                 ({"font_size": 9.5, "title": "a step"}, ["--font-size", "9.5", "--title", "a step"]),
+                 ({"without": ["memory", "legend"]}, ["--without", "memory,legend"]),
+                 ({"without": "memory,legend", "device_names": ["a", "b", "c", "d"]},
+                  ["--without", "memory,legend", "--device-names", "a,b,c,d"]),
+                 ({"range": "10 us..30 us", "width": None, "without": []}, ["--range", "10 us..30 us"])]
+    CHARTS = [({"y": "bubble", "figure": "column"}, ["--y", "bubble", "--figure", "column"]),
+              ({"x": "pipeline.schedule", "y": "pipeline.micro_batches", "z": "step-time"},
+               ["--x", "pipeline.schedule", "--y", "pipeline.micro_batches", "--z", "step-time"]),
+              ({"width": 600, "without": ["titles"]}, ["--width", "600", "--without", "titles"])]
+    AXES = {"pipeline.schedule": ["gpipe", "1f1b"], "pipeline.micro_batches": [4, 8]}
+
+    def assert_alike(self, draw, config, options):
+        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:  # scripts have their names
+            files = [os.path.join(folder, "a.gp") for folder in (one, other)]
+            draw(files[0])
+            said("simulate", "-", "--plot", files[1], *options, config=config)
+            self.assertEqual(*[pathlib.Path(file).read_text() for file in files])
+
+    def test_take_the_options_of_the_program(self):
+        result, sweep = pw.simulate(UNIFORM), pw.sweep(UNIFORM, self.AXES)
+        for view, options in self.TIMELINES:
+            with self.subTest(view=view):
+                self.assert_alike(lambda file: result.plot(file, **view), UNIFORM, options)
+        for view, options in self.CHARTS:
+            with self.subTest(view=view):
+                self.assert_alike(lambda file: sweep.plot(file, **view), {**UNIFORM, "sweep": self.AXES}, options)
+
+    def test_of_copies_take_them_too(self):
+        sweep = pw.sweep(UNIFORM, self.AXES)
+        kept = pickle.loads(pickle.dumps(sweep))
+        with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+            files = [os.path.join(folder, "a.gp") for folder in (one, other)]
+            sweep.plot(files[0], figure="column")
+            kept.plot(files[1], figure="column")
+            self.assertEqual(*[pathlib.Path(file).read_text() for file in files])
+            with self.assertRaisesRegex(pw.Error, "before it is pickled"):
+                kept.plot(files[1], y="bubble")
+
+
 class Runs(unittest.TestCase):
     def test_end_with_the_weights_of_the_program(self):
         states = []
