@@ -18,11 +18,16 @@ Config load_config(const std::string& path, const std::vector<std::string>& set,
 Config load_config(const std::string& name, std::string text, const std::vector<std::string>& set,
                    std::shared_ptr<const Schedule> own) {
     auto source = std::make_shared<Source>(name, std::move(text));
-    const std::string folder = std::filesystem::absolute(name).parent_path().string();
-    WrittenConfig written = read_config(std::move(source), folder, set);
+    WrittenConfig written = read_config(std::move(source), folder_of_config(name), set);
     written.config.pipeline.own_schedule = std::move(own);
     const PlanDefaults schedule = defaults_of(written.config.pipeline);
     return complete(std::move(written), schedule, launched_ranks().size);
+}
+
+std::string folder_of_config(const std::string& path) {
+    const std::filesystem::path whole = std::filesystem::absolute(path);
+    const bool is_stream = path.starts_with("/dev/") || path.starts_with("/proc/");
+    return (is_stream ? std::filesystem::current_path() : whole.parent_path()).string();
 }
 
 }  // namespace pw

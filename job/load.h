@@ -18,4 +18,7 @@ Config load_config(const std::string& path, const std::vector<std::string>& set,
 Config load_config(const std::string& name, std::string text, const std::vector<std::string>& set,
                    std::shared_ptr<const Schedule> own = nullptr);
 
+// Returns the absolute folder from which the paths in a config are: its own, of a stream (/dev/stdin) the current one.
+std::string folder_of_config(const std::string& path);
+
 }  // namespace pw

@@ -286,9 +286,6 @@ std::string calibrated_yaml(const CalibrationResult& result, const ConfigSource&
     for (const FactorRow& factor : kFactors)
         set.push_back(fmt::format("calibration.{}={}", factor.name, result.calibration.*factor.value));
     set.push_back(fmt::format("calibration.runs={}", result.calibration.runs));
-    const auto folder_of = [](const std::string& file) {
-        return std::filesystem::absolute(file).parent_path().string();
-    };
     std::string runs;
     for (const CalibratedRun& run : result.runs)
         runs += fmt::format("# {}: measured {}, predicted {} ({})\n", escaped_line(run.name), print_time(run.measured),
@@ -297,7 +294,7 @@ std::string calibrated_yaml(const CalibrationResult& result, const ConfigSource&
         "# Calibrated by `pipewright calibrate`. Measured steps, and predictions with the block calibration:\n{}{}",
         runs,
         print_given(Yaml::parse(std::make_shared<Source>(source.path, text), set), source.load_with(set),
-                    folder_of(source.path), folder_of(path)));
+                    folder_of_config(source.path), folder_of_config(path)));
 }
 
 Json to_json(const Calibration& calibration) {

@@ -141,6 +141,10 @@ TEST_F(CliFiles, PipesAndDevicesAreRefused) {
     const Said sweep =
         shell("cat uniform.yaml | \"$PIPEWRIGHT\" simulate - --set 'sweep={pipeline.micro_batches: [4, 8]}'");
     EXPECT_TRUE(contains(sweep.out, "33.00 us")) << sweep.err;
+    write("times.csv", "name,forward ms,backward ms\na,1,2\nb,1,2\n");
+    const Said relative = shell(  // paths start at the current folder
+        "echo '{workload: {model: times.csv}, cluster: {devices: 2}}' | \"$PIPEWRIGHT\" simulate -");
+    EXPECT_TRUE(contains(relative.out, "times, stages from a | b")) << relative.err;
     const Said endless = shell("\"$PIPEWRIGHT\" simulate /dev/stdin </dev/zero");
     EXPECT_EQ(endless.code, 2);
     EXPECT_TRUE(contains(endless.err, "'/dev/stdin' is larger than 64 MiB")) << endless.err;
