@@ -8,6 +8,7 @@
 #include "report/table.h"
 #include "schedules/orders/schedule.h"
 #include "sim/simulate.h"
+#include "workloads/text/printable.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -205,9 +206,13 @@ std::vector<std::string> row_of_answer(std::string name, const WhatIf& one, bool
 
 std::string setting_of(const WhatIf& one) { return one.set.size() > 1 ? "all of them" : one.set.front(); }
 
-// Which keys have no effect, and which steps are of other samples than the prediction's: their times say little.
+// How to correct a value, which keys have no effect, and which steps are of other samples than the prediction's: their
+// times say little.
 std::string remarks_text(const Answers& answers) {
     std::string text;
+    for (const WhatIf& one : answers.what_if)
+        if (one.error && one.set.size() == 1 && !one.error->help().empty())
+            text += fmt::format("{}: {}\n", setting_of(one), escaped_line(one.error->help()));
     for (const WhatIf& one : answers.what_if)
         for (const IdleKey& key : one.set.size() == 1 ? one.idle : std::vector<IdleKey>{})
             text += print(key) + '\n';

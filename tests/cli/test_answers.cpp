@@ -70,6 +70,8 @@ TEST_F(AnswersOfSimulate, WhatIfIsTheSimulationWithThatValue) {
         run_well("simulate cfg.yaml --json --what-if cluster.devices=2 --what-if pipeline.micro_batches=9").json();
     EXPECT_TRUE(contains(some["what_if"][0]["error"].get<std::string>(), "3 stages on 2 devices"));
     EXPECT_TRUE(some["what_if"][1].contains("step_time_ns"));
+    const Said said = run_well("simulate cfg.yaml --what-if pipeline.schedule=gpip --what-if pipeline.micro_batches=9");
+    EXPECT_TRUE(contains(said.out, "\npipeline.schedule=gpip: did you mean 'gpipe'?")) << said.out;
     EXPECT_TRUE(contains(error_of("simulate cfg.yaml --what-if cluster.devices=2", 2), "3 stages on 2 devices"));
 }
 
