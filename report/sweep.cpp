@@ -6,9 +6,11 @@
 #include "schedules/orders/schedule.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -95,12 +97,19 @@ private:
     std::vector<IdleKey> keys_;
 };
 
-// Sets `any_size` where the costs are per micro-batch, whatever its size.
-Report simulate_point(Config config, bool with_events, Notices& notes, IdleInAll& idle, bool& any_size) {
+struct PointCosts {
+    bool any_size = false;   // costs are per micro-batch, whatever its size
+    int uniform_stages = 0;  // the number of stages if costs are per stage, however many there are
+    std::string schedule = {};
+};
+
+Report simulate_point(Config config, bool with_events, Notices& notes, IdleInAll& idle, PointCosts& costs) {
     Notices notices;
     const Job job = make_job(std::move(config), notices);
     idle.keep_common(idle_keys(job.setup, job.plan));
-    any_size = job.source == CostSource::Uniform || job.profile.any_size;
+    const bool is_uniform_job = job.source == CostSource::Uniform;
+    costs = {is_uniform_job || job.profile.any_size, is_uniform_job ? job.plan.shape.stages : 0,
+             job.setup.pipeline.schedule};
     Report report = predicted_report(job, with_events);
     for (const std::string& notice : notices)
         keep(notes, notice);
@@ -111,25 +120,55 @@ Report simulate_point(Config config, bool with_events, Notices& notes, IdleInAll
     return report;
 }
 
+// Points of a uniform workload by their number of stages: the more stages, the larger the model.
+class UniformStages {
+public:
+    void add(const PointCosts& costs) {
+        std::vector<std::string>& names = schedules_[costs.uniform_stages];
+        if (std::ranges::find(names, costs.schedule) == names.end())
+            names.push_back(costs.schedule);
+    }
+    // Empty if all points have equally many.
+    std::string note() const {
+        if (schedules_.size() < 2)
+            return "";
+        std::vector<std::string> numbers;
+        for (const auto& [stages, names] : schedules_)
+            numbers.push_back(fmt::format("{} with {}", stages, fmt::join(names, ", ")));
+        return fmt::format(
+            "a uniform workload has the times of a stage, and the numbers of stages differ: {}. More "
+            "stages are a larger model: compare bubbles, not times",
+            fmt::join(numbers, "; "));
+    }
+
+private:
+    std::map<int, std::vector<std::string>> schedules_;
+};
+
 void simulate_points(const ConfigSource& source, const Hooks& hooks, bool with_events, Sweep& sweep) {
     const std::size_t count = count_points(source, sweep.axes);
     int known_size = 0;
     IdleInAll idle;
+    UniformStages uniform;
     for (std::size_t i = 0; i < count && !hooks.stops(); ++i) {
         hooks.show(fmt::format("point {} of {}", i + 1, count));
         SweepPoint& point = sweep.points.emplace_back(SweepPoint{texts_of(sweep.axes, i), {}, {}});
-        bool any_size = false;
+        PointCosts costs;
         try {
             Config config = load_point(source, sweep.axes, point.texts);
-            point.report = simulate_point(std::move(config), with_events, sweep.notes, idle, any_size);
+            point.report = simulate_point(std::move(config), with_events, sweep.notes, idle, costs);
         } catch (const Error& error) {
             point.error = error;
         }
-        if (point.report && any_size)
+        if (point.report && costs.uniform_stages > 0)
+            uniform.add(costs);
+        if (point.report && costs.any_size)
             refuse_other_size(source, point.report->trace.micro_batch_size, known_size);
     }
     for (const IdleKey& key : idle.keys())
         keep(sweep.notes, print(key));
+    if (const std::string note = uniform.note(); !note.empty())
+        keep(sweep.notes, note);
 }
 
 void require_one_that_works(const Sweep& sweep) {

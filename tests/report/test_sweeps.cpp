@@ -3,6 +3,8 @@
 #include "tests/support/refusal.h"
 #include "tests/support/temporary_folder.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -132,6 +134,16 @@ TEST_F(Sweeps, AreDrawnAsAsked) {
         EXPECT_TRUE(contains(refusal([&, &asked = view] { check_drawable(axes_, asked); }), words));
     EXPECT_TRUE(contains(refusal([&] { chart_of(sweep, missing, {.y = "tokens/s"}); }), "no tokens/s"));
     EXPECT_TRUE(contains(refusal([&] { check_drawable({axes_[1]}, {.y = "schedule"}); }), "only key"));
+}
+
+TEST_F(Sweeps, OfUniformStagesSayThatModelsDiffer) {
+    const ConfigSource four{"uniform.yaml", {}, "{workload: {model: uniform}, cluster: {devices: 4}}"};
+    const auto notes_of = [&](std::vector<std::string> schedules) {
+        return fmt::format("{}",
+                           fmt::join(simulate_sweep(four, {{"pipeline.schedule", std::move(schedules)}}).notes, "\n"));
+    };
+    EXPECT_TRUE(contains(notes_of({"1f1b", "zb-v", "gpipe"}), "4 with 1f1b, gpipe; 8 with zb-v")) << notes_of({"zb-v"});
+    EXPECT_FALSE(contains(notes_of({"1f1b", "gpipe"}), "compare bubbles"));
 }
 
 // From the best to the worst; asynchronous plans are marked, and the best is not one of them.
