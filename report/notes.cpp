@@ -192,10 +192,14 @@ std::string note_on_rates(const Setup& setup) {
                                           : "";
     if (!rate || rate->flops != setup.cluster.rates.flops)
         return fmt::format("analytic costs{}{}: run `pipewright profile` to calibrate", products ? ", " : "", by_shape);
-    return fmt::format("analytic costs at {}, {} of {} in {}{}; run `pipewright profile` to calibrate",
-                       exact_flops(rate->flops),
-                       rate->is_measured ? "the fastest measured product" : "the vendor's peak", setup.cluster.device,
-                       name_of(setup.training.precision), products ? ", and " + by_shape : ": no layer takes less");
+    std::string further;
+    for (const DeviceMake& make : setup.cluster.makes)
+        if (!make.device.empty() && make.device != setup.cluster.device)
+            further += fmt::format(", of {} by its own", make.device);
+    return fmt::format(
+        "analytic costs at {}, {} of {} in {}{}{}; run `pipewright profile` to calibrate", exact_flops(rate->flops),
+        rate->is_measured ? "the fastest measured product" : "the vendor's peak", setup.cluster.device,
+        name_of(setup.training.precision), further, products ? ", and " + by_shape : ": no layer takes less");
 }
 
 std::string note_on_shapes(const Setup& setup) {
