@@ -129,6 +129,8 @@ std::string switch_schema();
 
 // Note a model and a data set of which only one has tokens, and heads that do not divide a token's vector.
 void check_tokens(const Yaml& at, const WorkloadConfig& workload, const DataSource& source);
+// Refuses a path without a data set that reads it: the model would train on synthetic data.
+void check_path(const Yaml& at, const BuiltInModel* model);
 void check_heads(const Yaml& at, const BuiltInModel* model, const ModelOptions& options);
 
 // Read pipeline.micro_batch_lengths: from a CSV, or from the key, which is a list or the path of a CSV.

@@ -1,5 +1,7 @@
-// Rules of models that read tokens.
+// Rules of data, and of models that read tokens.
 #include "job/config/blocks.h"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -34,6 +36,19 @@ void check_tokens(const Yaml& at, const WorkloadConfig& workload, const DataSour
             fmt::format("the tokens of a {} are its bytes, but the model has a vocabulary of only {}", source.name,
                         workload.options.vocabulary),
             fmt::format("write vocabulary: {} or more", source.classes));
+}
+
+void check_path(const Yaml& at, const BuiltInModel* model) {
+    if (!at["path"].present() || at["dataset"].present() || model == nullptr || model->build == nullptr)
+        return;
+    std::vector<std::string> readers;
+    for (const DataSource& source : data_sources())
+        if (source.open != nullptr && source.labels == model->labels)
+            readers.push_back(fmt::format("dataset: {}", source.name));
+    if (!readers.empty())
+        at["path"].complain(fmt::format("'workload.path' names data, but the default, dataset: {}, has no files",
+                                        data_sources().front().name),
+                            fmt::format("write {}", fmt::join(readers, " or ")));
 }
 
 void check_heads(const Yaml& at, const BuiltInModel* model, const ModelOptions& options) {

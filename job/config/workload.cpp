@@ -406,6 +406,7 @@ void finish_workload(const Yaml& at, Config& config, KeyReading&) {
         at["classes"].complain(
             fmt::format("{} has {} classes, but the model has {}", source.name, source.classes, options.classes),
             fmt::format("write classes: {}", source.classes));
+    check_path(at, model);
     check_heads(at, model, options);
     if (workload.model.empty())
         return;

@@ -299,7 +299,8 @@ TEST_P(RoundTrip, IsIdentical) {
 INSTANTIATE_TEST_SUITE_P(
     Grid, RoundTrip,
     testing::Values(
-        kFull, "workload: {model: resnet50}", "{workload: {model: mlp, path: 'a b: #c\\\"'}, cluster: {link: {}}}",
+        kFull, "workload: {model: resnet50}",
+        "{workload: {model: mlp, dataset: mnist, path: 'a b: #c\\\"'}, cluster: {link: {}}}",
         "{workload: {model: mlp}, pipeline: {split: even, schedule: 'null', stages: 2}}",
         "{workload: {model: mlp}, pipeline: {stages: 3, recompute: [2, 0]}}",
         "{workload: {model: mlp}, pipeline: {stages: 3, recompute: all}}",
@@ -321,9 +322,9 @@ TEST(Config, EffectiveConfigurationKeepsValues) {
 }
 
 TEST(Config, OverridesCount) {
-    const Config config = load(
-        "workload: {model: resnet50}",
-        {"pipeline.split=[layer2.0, layer3.0]", "cluster.link.latency=1 us", "training.steps=3", "workload.path=data"});
+    const Config config =
+        load("workload: {model: resnet50}", {"pipeline.split=[layer2.0, layer3.0]", "cluster.link.latency=1 us",
+                                             "training.steps=3", "workload.dataset=cifar10", "workload.path=data"});
     EXPECT_EQ(config.pipeline.stages, 3);
     EXPECT_EQ(config.cluster.link.latency, 1000);
     EXPECT_EQ(config.training.steps, 3);

@@ -15,7 +15,7 @@ namespace pw {
 namespace {
 
 constexpr const char* kMlp =
-    "{workload: {model: mlp, image_size: 4}, cluster: {devices: 2}, pipeline: {schedule: "
+    "{workload: {model: mlp, image_size: 4, dataset: synthetic}, cluster: {devices: 2}, pipeline: {schedule: "
     "1f1b, stages: 2, micro_batches: 4}}";
 constexpr const char* kAdamW =
     "{workload: {model: mlp, image_size: 4}, cluster: {devices: 2}, training: {optimizer: adamw}}";
