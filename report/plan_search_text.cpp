@@ -9,6 +9,7 @@
 #include "schedules/orders/schedule.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -196,6 +197,21 @@ const FoundPlan& plan_in_row(const PlanSearch& search, std::size_t row) {
 
 Job job_in_row(const PlanSearch& search, std::size_t row) { return quiet_job_of(search, plan_in_row(search, row)); }
 
+namespace {
+
+// "# ...", where a device of the found plan has another number in the searched config. Else empty.
+std::string words_on_devices(const PlanSearch& search, const FoundPlan& plan) {
+    const std::vector<int>& devices = plan.choice.devices;
+    bool moved = false;
+    for (std::size_t device = 0; device < devices.size(); ++device)
+        moved = moved || devices[device] != static_cast<int>(device);
+    if (!moved || search.problem.setup.workload.transformer)
+        return "";
+    return fmt::format("# In the searched config its devices are, in order, {}.\n", fmt::join(devices, ", "));
+}
+
+}  // namespace
+
 std::string best_config_yaml(const PlanSearch& search, const std::string& file, std::size_t row) {
     const FoundPlan& plan = plan_in_row(search, row);
     const Job job = quiet_job_of(search, plan);
@@ -203,12 +219,12 @@ std::string best_config_yaml(const PlanSearch& search, const std::string& file, 
     set_split(setup.pipeline, job.model->layers, job.split);
     const std::int64_t profile_batch = setup.workload.profile_batch;
     const std::string batch = profile_batch == 0 ? "" : fmt::format("search:\n  profile_batch: {}\n", profile_batch);
-    return fmt::format("# Found by `pipewright search`: {}.\n# Predicted step {}, reserved memory {}; {}.\n{}{}",
+    return fmt::format("# Found by `pipewright search`: {}.\n# Predicted step {}, reserved memory {}; {}.\n{}{}{}",
                        print(plan.choice), print_time(plan.step_time), print_memory(plan.most_reserved(), setup),
                        row == 1 ? proof_of(search)
                                 : fmt::format("row {} of the search's table, the best plan takes {}", row,
                                               print_time(search.result.best()->step_time)),
-                       yaml_for(setup, file), batch);
+                       words_on_devices(search, plan), yaml_for(setup, file), batch);
 }
 
 Chart chart_of(const PlanSearch& search) {

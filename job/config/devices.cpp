@@ -255,6 +255,7 @@ PrintedDevices print_unlike(const ClusterConfig& cluster) {
         return {"", lines, "", ""};
     }
     std::set<std::string> known;
+    const bool of_kinds = cluster.memory_of_kind || std::ranges::any_of(devices, &DeviceConfig::memory_of_kind);
     for (const DeviceConfig& device : devices) {
         const DeviceMake& make = cluster.makes[static_cast<std::size_t>(device.make)];
         // A host may have devices of several kinds, but its links are the same for all.
@@ -267,9 +268,11 @@ PrintedDevices print_unlike(const ClusterConfig& cluster) {
         own.profile = make.profile == cluster.profile ? "" : make.profile;
         if (own.memory_of_kind)
             own.memory = usual.memory = kUnlimited;
+        else if (of_kinds)
+            usual.memory = 0;  // differs: the memory of each device is printed
         of_devices += "\n    - " + print_map<DeviceConfig>(kDeviceKeys, own, usual);
     }
-    return {of_devices, lines, "", cluster.memory_of_kind ? "" : exact_bytes(cluster.memory)};
+    return {of_devices, lines, "", of_kinds ? "" : exact_bytes(cluster.memory)};
 }
 
 }  // namespace

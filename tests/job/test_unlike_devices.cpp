@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace pw {
@@ -95,6 +96,7 @@ training: {precision: bf16}
         EXPECT_EQ(devices[1].memory, 1'000'000'000);
         EXPECT_EQ(devices[1].speed, 0.5);
         EXPECT_EQ(read.cluster.makes[2].device, "a100-sxm-80");
+        EXPECT_EQ(devices[0].memory, read.cluster.makes[0].kind->memory) << read.yaml;
         EXPECT_EQ(devices[3].memory, read.cluster.makes[2].kind->memory);
         const auto cluster = cluster_of(read, {});
         EXPECT_EQ(cluster->link_of(0, 2).bandwidth, 7e9);
@@ -102,6 +104,23 @@ training: {precision: bf16}
         EXPECT_EQ(cluster->times_of(1), 1);
         EXPECT_EQ(cluster->speed_of(1), 0.5);
     }
+}
+
+// As a search orders them.
+TEST(UnlikeDevices, KeepTheirMemoryInAnyOrder) {
+    Config config = pw::load(
+        "workload: {model: gpt, embedding: 16, heads: 2}\n"
+        "cluster: {hosts: [{devices: 2, device: a100-sxm-80}, {devices: 2, device: v100-sxm-32, memory: 20 GB}], "
+        "between: {bandwidth: 1 GB/s}}\npipeline: {micro_batches: 4}\n");
+    std::vector<DeviceConfig>& devices = config.cluster.devices;
+    std::swap(devices[0], devices[3]);
+    std::swap(devices[1], devices[2]);
+    std::swap(devices[1], devices[3]);
+    const std::string yaml = print_setup(config);
+    const Config read = pw::load(yaml);
+    for (std::size_t device = 0; device < 4; ++device)
+        EXPECT_EQ(read.cluster.devices[device].memory, devices[device].memory) << yaml;
+    EXPECT_EQ(read.cluster.devices[0].memory, 20'000'000'000);
 }
 
 TEST(UnlikeDevices, KeepTheLinksOfTheCluster) {
