@@ -1,9 +1,12 @@
 """What the tests of the Python module share: configs, and the program that they compare with."""
 import json
 import os
+import signal
 import subprocess
 
 import pipewright as pw
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored if a shell started the tests in the background
 
 PROGRAM = os.environ.get("PIPEWRIGHT_PROGRAM") or os.path.join(os.path.dirname(pw.__file__), "bin", "pipewright")
 SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
