@@ -16,8 +16,8 @@
 namespace pw {
 
 // Each row is defined where its reader is.
-extern const TraceForm kChakra, kKineto, kMegatronTimers, kNamedEvents, kNsight, kNsightDatabase, kPaddle, kPrimus,
-    kVaruna;
+extern const TraceForm kChakra, kChakraBinary, kKineto, kMegatronTimers, kNamedEvents, kNsight, kNsightDatabase,
+    kPaddle, kPrimus, kVaruna;
 
 namespace {
 
@@ -45,8 +45,8 @@ constexpr TraceForm kTasks{.tasks = "events with args op, stage and microbatch",
                            .read = read_tasks};
 
 // An event is a task of the first row that takes it.
-constexpr const TraceForm* kForms[] = {&kTasks,  &kKineto, &kNamedEvents, &kNsight, &kNsightDatabase,
-                                       &kChakra, &kPrimus, &kVaruna,      &kPaddle, &kMegatronTimers};
+constexpr const TraceForm* kForms[] = {&kTasks,  &kKineto, &kNamedEvents, &kNsight,         &kNsightDatabase, &kChakra,
+                                       &kPrimus, &kVaruna, &kPaddle,      &kMegatronTimers, &kChakraBinary};
 
 const TraceForm* form_of_file(std::string_view beginning) {
     const auto form = std::find_if(std::begin(kForms), std::end(kForms), [&](const TraceForm* row) {

@@ -133,6 +133,7 @@ const Target kTargets[] = {
     {"nsight", [](const std::string& bytes) { replay_any_trace("ranges.csv", bytes); }},
     {"nsight_sqlite", [](const std::string& bytes) { replay_any_trace("x.sqlite", bytes); }},
     {"chakra", [](const std::string& bytes) { replay_any_trace("rank.json", bytes); }},
+    {"chakra_binary", [](const std::string& bytes) { replay_any_trace("rank.0.et", bytes); }},
     {"paddle", [](const std::string& bytes) { replay_any_trace("workerlog.0", bytes); }},
     {"patterns", match_pattern},
     {"megatron", [](const std::string& bytes) { replay_any_trace("train.log", bytes); }},

@@ -170,7 +170,9 @@ std::string beginning_of(const std::string& path) {
     const std::unique_ptr<std::istream> file = open_text(path, "name another file", kMostTrace);
     file->read(text.data(), static_cast<std::streamsize>(text.size()));
     text.resize(static_cast<std::size_t>(file->gcount()));
-    text.erase(0, std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+    const std::size_t blanks = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+    if (blanks == text.size() || static_cast<unsigned char>(text[blanks]) >= ' ')
+        text.erase(0, blanks);
     return text;
 }
 

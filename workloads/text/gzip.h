@@ -24,8 +24,8 @@ std::string gunzip(std::string_view compressed, const std::string& path, std::st
 // read_text does, and for compressed files as gunzip does, also while it is read from its buffer.
 std::unique_ptr<std::istream> open_text(const std::string& path, std::string_view help, std::uintmax_t most);
 
-// Returns the first 64 KiB of the text of a regular file without the blanks before it. Empty for a pipe, which can be
-// read only once and may never end. Throws as open_text does.
+// Returns the first 64 KiB of the text of a regular file, of a text without the blanks before it: binary files may
+// begin with such bytes. Empty for a pipe, which can be read only once and may never end. Throws as open_text does.
 std::string beginning_of(const std::string& path);
 
 // Compresses the text that is written. The same text gives the same bytes.
