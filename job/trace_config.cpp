@@ -4,11 +4,41 @@
 #include "job/config/blocks.h"
 #include "job/plan.h"
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 namespace pw {
+
+namespace {
+
+// Returns the name of the host that has all of these devices, or of the first and the last of several hosts.
+std::string host_of(const std::vector<DeviceConfig>& devices, int first, int end) {
+    const std::string& one = devices[static_cast<std::size_t>(first)].host;
+    const std::string& last = devices[static_cast<std::size_t>(end - 1)].host;
+    return one == last ? one : one + " to " + last;
+}
+
+// Returns the hosts by device of the plan. Empty if the config names none.
+std::vector<std::string> hosts_of(const Setup& setup, int devices) {
+    const std::vector<DeviceConfig>& ranks = setup.parallel.ranks->devices;
+    const std::vector<DeviceConfig>& all = ranks.empty() ? setup.cluster.devices : ranks;
+    std::vector<std::string> hosts;
+    for (int device = 0; device < devices; ++device) {
+        const int first = ranks.empty() ? device : setup.parallel.first_rank_of(device);
+        const int end = ranks.empty() ? device + 1 : setup.parallel.first_rank_of(device + 1);
+        if (first >= end || end > std::ssize(all))
+            return {};
+        hosts.push_back(host_of(all, first, end));
+    }
+    const bool named = std::any_of(hosts.begin(), hosts.end(), [](const std::string& host) { return !host.empty(); });
+    return named ? hosts : std::vector<std::string>{};
+}
+
+}  // namespace
 
 void add_config(Trace& trace, const Job& job) {
     const Setup& setup = job.setup;
@@ -19,6 +49,7 @@ void add_config(Trace& trace, const Job& job) {
         known.cluster.rank_table.clear();
         trace.config = print_setup(known);
     }
+    trace.hosts = hosts_of(setup, trace.devices);
     trace.micro_batches = setup.pipeline.micro_batches;
     trace.micro_batch_size = setup.pipeline.micro_batch_size;
     trace.replicas = setup.parallel.degrees.data;

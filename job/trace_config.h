@@ -6,8 +6,8 @@
 
 namespace pw {
 
-// Adds the config and its facts to a trace. The config has the dispatch and the hosts of shared dispatchers, wherever
-// the job has them from.
+// Adds the config and its facts to a trace, of which the hosts of the devices are one. The config has the dispatch and
+// the hosts of shared dispatchers, wherever the job has them from.
 void add_config(Trace& trace, const Job& job);
 
 // The rules by which the tasks of a trace wait for each other. For a trace without a config they are the defaults.

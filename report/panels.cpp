@@ -294,6 +294,8 @@ void add_answers(Panel& panel, const Report& report) try {
     const ReplayedTrace replay = replayed(report, true);
     const std::vector<PanelTable> tables = tables_of(*replay.answers, replay.devices);
     panel.tables.insert(panel.tables.begin(), tables.begin(), tables.end());
+    if (std::ranges::any_of(replay.answers->hosts, &HostTimes::is_slow))
+        panel.advice = words_on_hosts(replay.answers->hosts);
 } catch (const Error&) {  // such a trace need not have a whole plan
 }
 

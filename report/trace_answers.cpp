@@ -219,6 +219,7 @@ TraceAnswers answers_of(const Report& measured, const Explanation& explanation, 
     answers.changes = changes_of(measured, explanation, mechanics);
     answers.in_flight = most_in_flight(measured.metrics);
     add_steps(measured.trace, answers);
+    answers.hosts = times_of_hosts(measured.trace);
     return answers;
 }
 
@@ -228,6 +229,8 @@ std::string to_text(const TraceAnswers& answers, const std::vector<std::string>&
         text += "\n" + steps;
     if (!answers.slow_steps.empty())
         text += text_of(step_rows(answers, devices));
+    if (!answers.hosts.empty())
+        text += fmt::format("\n{}{}", text_of(rows_of(answers.hosts)), words_on_hosts(answers.hosts));
     return text;
 }
 
@@ -244,15 +247,18 @@ Json to_json(const TraceAnswers& answers) {
     for (const SlowStep& step : answers.slow_steps)
         slow.push_back(
             {{"step", step.step}, {"step_time_ns", step.time}, {"device", step.device}, {"over_median_ns", step.more}});
-    return {{"device_time_ns", answers.device_time}, {"bubble", std::move(bubble)}, {"in_flight", answers.in_flight},
-            {"changes", std::move(changes)},         {"steps", answers.steps},      {"median_step_ns", answers.median},
-            {"slow_steps", std::move(slow)}};
+    return {
+        {"device_time_ns", answers.device_time}, {"bubble", std::move(bubble)},    {"in_flight", answers.in_flight},
+        {"changes", std::move(changes)},         {"steps", answers.steps},         {"median_step_ns", answers.median},
+        {"slow_steps", std::move(slow)},         {"hosts", to_json(answers.hosts)}};
 }
 
 std::vector<PanelTable> tables_of(const TraceAnswers& answers, const std::vector<std::string>& devices) {
     std::vector<PanelTable> tables = {{"What would shorten the step", change_rows(answers)}};
     if (!answers.slow_steps.empty())
         tables.push_back({"Slow steps", step_rows(answers, devices)});
+    if (!answers.hosts.empty())
+        tables.push_back({"Hosts", rows_of(answers.hosts)});
     return tables;
 }
 

@@ -1,6 +1,8 @@
-// What a measured trace answers: which causes its bubble has, what would shorten its step, and which steps were slow.
+// What a measured trace answers: which causes its bubble has, what would shorten its step, and which steps and hosts
+// were slow.
 #pragma once
 
+#include "report/host_times.h"
 #include "report/json.h"
 #include "report/report.h"
 #include "sim/explanation.h"
@@ -43,6 +45,7 @@ struct TraceAnswers {
     int steps = 0;                      // of the trace
     Ns median = 0;                      // of the times of steps after the first, if there are two
     std::vector<SlowStep> slow_steps;   // the slowest first
+    std::vector<HostTimes> hosts;       // empty if fewer than two hosts are known
 };
 
 // `explanation` and `mechanics` are of the replay of the trace's step. Schedules that order

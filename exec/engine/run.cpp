@@ -103,12 +103,18 @@ StepRecord empty_step(std::size_t devices) {
     return step;
 }
 
-Trace trace_of_run(const RunPlan& plan, const Devices& work, const StepLog& log) {
+// The hosts are those that the ranks ran on, whatever the config says.
+Trace trace_of_run(const RunPlan& plan, const Devices& work, const StepLog& log,
+                   const std::optional<RankReport>& ranks) {
     Trace trace = trace_of(plan.job.plan);
     trace.label = "measured";
     trace.machine = work.machine();
     trace.reserved = plan.packing.arena;
     add_config(trace, plan.job);
+    if (ranks)
+        trace.hosts.clear();
+    for (int device = 0; ranks && device < trace.devices; ++device)
+        trace.hosts.push_back(ranks->hosts[static_cast<std::size_t>(plan.map.rank_of(device))]);
     log.write(trace);
     return trace;
 }
@@ -329,7 +335,7 @@ private:
         if (!log_.has_median())
             result.notes.push_back(
                 "the step of the median time is no longer stored: the step shown is the nearest stored one");
-        result.trace = trace_of_run(plan_, *work_, log_);
+        result.trace = trace_of_run(plan_, *work_, log_, result.ranks);
         if (work_->uses_cores()) {
             result.disturbance.stolen = stolen_.share();
             result.disturbance.shared_cores = cores_.shared;

@@ -5,6 +5,7 @@
 // for messages inside the annotation. `ProfilerStep#n` gives the steps. Annotations of transfers and of sums of
 // gradients are left out, since they overlap.
 #include "schedules/import/recorded_ranks.h"
+#include "schedules/import/trace_folder.h"
 #include "schedules/import/trace_form.h"
 #include "schedules/trace/trace_events.h"
 
@@ -56,7 +57,8 @@ struct Operator {
 struct RankFile {
     std::string path;
     int rank = 0, world = 1;
-    Ns base = 0;  // of all times
+    Ns base = 0;       // of all times
+    std::string node;  // the name of its host, empty if the file does not name it
     std::vector<Annotation> host, gpu;
     std::vector<Annotation> steps;            // ProfilerStep#n, where n is the step
     std::vector<Operator> operators;          // of the host
@@ -152,6 +154,9 @@ public:
             file_.rank = info.has("rank") ? info.small("rank") : position;
             file_.world = info.has("world_size") ? info.small("world_size", 1) : 1;
         }
+        file_.node = shortened(text_of(root, "host_name"), kMostHostName);
+        if (file_.node.empty())
+            file_.node = host_of_worker(file_.path);
         if (place.has("baseTimeNanoseconds"))
             file_.base = place.integer("baseTimeNanoseconds", 0, kMaxTime / 2);
         if (file_.host.empty())
@@ -358,7 +363,7 @@ std::vector<Annotation> tasks_of(RankFile& file, std::size_t& with_receives) {
 }
 
 RecordedRank recorded(RankFile file, int place, std::vector<std::string>& notes) {
-    RecordedRank rank{file.path, file.rank, {}};
+    RecordedRank rank{file.path, file.rank, {}, file.node};
     std::size_t with_receives = 0;
     for (const Annotation& one : tasks_of(file, with_receives)) {
         Task task = one.task;

@@ -128,6 +128,8 @@ private:
 
     void add(const Place& place, const JsonPlace& event, Ns end) {
         NamedRange range{file_, place.first, place.second, named_by(event.object, names_), event.micros("ts"), end};
+        if (const auto args = event.object.find("args"); args != event.object.end() && args->is_object())
+            range.host = host_in(*args);
         if (is_device_) {
             range.process = number_as_text(file_);
             range.named.rank.reset();

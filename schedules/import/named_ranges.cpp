@@ -61,6 +61,8 @@ Trace trace_of_ranges(const std::vector<std::string>& paths, std::vector<NamedRa
         RecordedRank& rank = by_device[devices[k]];
         rank.path = paths[ranges[k].file];
         rank.rank = devices[k];
+        if (rank.host.empty())
+            rank.host = ranges[k].host;
         rank.tasks.push_back({Task{*named.op, named.stage.value_or(devices[k]), named.microbatch.value_or(kNotNamed)},
                               ranges[k].start, ranges[k].end, named.step.value_or(0), named.chunk.value_or(-1)});
     }

@@ -16,6 +16,7 @@ struct NamedRange {
     std::string process, thread;  // as texts that are in their order
     NamedTask named;
     Ns start, end;
+    std::string host = {};  // its name, empty if not known
 };
 
 // Returns a number as a text of fixed width, so that texts are in the order of their numbers.

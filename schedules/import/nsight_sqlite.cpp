@@ -2,7 +2,8 @@
 // number in StringIds. A task on the GPU lasts from the first to the last kernel that its process has launched within
 // the range, by CUPTI_ACTIVITY_KIND_RUNTIME and its correlationId. Kernels of NCCL do not count. Backwards launch from
 // threads of their own, so all threads of a process count. If a task of the process launches nothing, all of its times
-// are the host's. TARGET_INFO_SESSION_START_TIME sets the clocks of several files.
+// are the host's. TARGET_INFO_SESSION_START_TIME sets the clocks of several files, and TARGET_INFO_SYSTEM_ENV names the
+// host.
 #include "schedules/import/named_ranges.h"
 #include "schedules/import/trace_form.h"
 #include "schedules/trace/trace_events.h"
@@ -102,12 +103,14 @@ public:
         }
         read_kernels();
         const Ns begin = begin_of_session();
+        const std::string host = host_of_session();
         bool on_gpu = true;
         for (auto& [process, found] : by_process_) {
             on_gpu = project(kernels_[process], found) && on_gpu;
             for (NamedRange& range : found) {
                 range.start += begin;
                 range.end += begin;
+                range.host = host;
                 ranges.push_back(std::move(range));
             }
         }
@@ -201,6 +204,15 @@ private:
             database_.each("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME LIMIT 1",
                            [&](sqlite3_stmt* row) { begin = time_in(row, 0); });
         return begin;
+    }
+
+    std::string host_of_session() const {
+        std::string host;
+        if (database_.has_column("TARGET_INFO_SYSTEM_ENV", "name") &&
+            database_.has_column("TARGET_INFO_SYSTEM_ENV", "value"))
+            database_.each("SELECT value FROM TARGET_INFO_SYSTEM_ENV WHERE name = 'Hostname' LIMIT 1",
+                           [&](sqlite3_stmt* row) { host = shortened(text_in(row, 0), kMostHostName); });
+        return host;
     }
 
     const std::string& path_;

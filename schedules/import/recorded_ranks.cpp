@@ -19,6 +19,26 @@ namespace {
 
 std::string place_of(const TraceEvent& event) { return fmt::format("{} of rank {}", print(event.task), event.rank); }
 
+// Returns the host of each rank. Empty if a host is not known.
+std::vector<std::string> hosts_of(const std::vector<RecordedRank>& ranks) {
+    std::vector<std::string> hosts;
+    for (const RecordedRank& rank : ranks)
+        if (!rank.host.empty())
+            hosts.push_back(rank.host);
+    return hosts.size() == ranks.size() ? hosts : std::vector<std::string>{};
+}
+
+// Says how the tasks of a step, by rank, differ from those of most steps.
+std::string difference(const std::set<std::pair<int, Task>>& tasks, const std::set<std::pair<int, Task>>& usual) {
+    for (const auto& [rank, task] : usual)
+        if (!tasks.contains({rank, task}))
+            return fmt::format("rank {} has no {} in it", rank, print(task));
+    for (const auto& [rank, task] : tasks)
+        if (!usual.contains({rank, task}))
+            return fmt::format("rank {} has {} in it, which other steps lack", rank, print(task));
+    return "";
+}
+
 class Merge {
 public:
     Merge(std::vector<RecordedRank> ranks, RankClocks clocks, std::vector<std::string>& notes)
@@ -42,6 +62,7 @@ public:
         note_moves();
         note_ranges();
         trace_.schedule = kForeign;
+        trace_.hosts = hosts_of(ranks_);
         complete_from_tasks(trace_, ranks_.front().path);
         return std::move(trace_);
     }
@@ -113,17 +134,6 @@ private:
             std::erase_if(rank.tasks, [&](const RecordedTask& one) {
                 return !std::binary_search(steps_.begin(), steps_.end(), one.step);
             });
-    }
-
-    static std::string difference(const std::set<std::pair<int, Task>>& tasks,
-                                  const std::set<std::pair<int, Task>>& usual) {
-        for (const auto& [rank, task] : usual)
-            if (!tasks.contains({rank, task}))
-                return fmt::format("rank {} has no {} in it", rank, print(task));
-        for (const auto& [rank, task] : tasks)
-            if (!usual.contains({rank, task}))
-                return fmt::format("rank {} has {} in it, which other steps lack", rank, print(task));
-        return "";
     }
 
     std::string steps_by_rank() const {

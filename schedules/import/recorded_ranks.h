@@ -20,6 +20,7 @@ struct RecordedRank {
     std::string path;
     int rank = 0;
     std::vector<RecordedTask> tasks;
+    std::string host = {};  // its name, empty if not known
 };
 
 enum class RankClocks {
@@ -38,9 +39,9 @@ void complete_names(std::vector<RecordedRank>& ranks, bool has_steps, std::vecto
 
 // Makes the trace of a pipeline, with a device for each rank in their order. A step that a rank lacks is left out, with
 // a note. If a task of a rank begins before another rank has made its input, the rank is moved later, by the least time
-// with which no task does so. With RankClocks::FromSteps every step is moved separately. A note names the rank. Throws
-// Error (BadInput) with the file where two files are of the same rank, two ranks run the same task, a stage is missing,
-// or a task is missing.
+// with which no task does so. With RankClocks::FromSteps every step is moved separately. A note names the rank. The
+// trace has hosts if all ranks have hosts. Throws Error (BadInput) with the file where two files are of the same rank,
+// two ranks run the same task, a stage is missing, or a task is missing.
 Trace trace_of_ranks(std::vector<RecordedRank> ranks, RankClocks clocks, std::vector<std::string>& notes);
 
 }  // namespace pw

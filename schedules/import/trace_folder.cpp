@@ -1,6 +1,8 @@
 #include "schedules/import/trace_folder.h"
 
+#include "schedules/trace/trace.h"
 #include "workloads/error.h"
+#include "workloads/text/printable.h"
 
 #include <fmt/format.h>
 
@@ -75,7 +77,25 @@ std::vector<std::string> files_in(const std::string& folder, std::vector<std::st
         folder);
 }
 
+// Removes the last `before` of a name, if only digits follow it. Makes the name empty otherwise.
+void remove_number(std::string& name, char before) {
+    const std::size_t at = name.rfind(before);
+    const bool is_numbered =
+        at != name.npos && at + 1 < name.size() && name.find_first_not_of("0123456789", at + 1) == name.npos;
+    name.resize(is_numbered ? at : 0);
+}
+
 }  // namespace
+
+std::string host_of_worker(const std::string& path) {
+    std::string name = std::filesystem::path(path).filename().string();
+    if (!is_of_tensorboard(name))
+        return "";
+    name.resize(name.find(kOfTensorBoard));
+    remove_number(name, '.');
+    remove_number(name, '_');
+    return shortened(name, kMostHostName);
+}
 
 std::vector<std::string> with_files_of_folders(const std::vector<std::string>& paths, std::vector<std::string>& notes) {
     std::vector<std::string> files;

@@ -12,4 +12,8 @@ namespace pw {
 // profiler, the last file counts, and a note says so. Throws Error (BadInput) for a folder without such files.
 std::vector<std::string> with_files_of_folders(const std::vector<std::string>& paths, std::vector<std::string>& notes);
 
+// tensorboard_trace_handler calls a worker HOST_PROCESS. Returns the host in the name of such a file, empty for a name
+// of another form.
+std::string host_of_worker(const std::string& path);
+
 }  // namespace pw

@@ -20,6 +20,7 @@ using MemoryUse = std::array<Bytes, kMemoryKinds>;  // indexed by MemoryKind
 std::string_view name_of(MemoryKind kind);          // "stashed_weights"
 Bytes total(const MemoryUse& use);
 
+inline constexpr std::size_t kMostHostName = 80;    // characters of a host's name that are kept
 inline constexpr const char* kForeign = "foreign";  // the schedule of a trace of another program
 
 struct TraceEvent {
@@ -60,6 +61,7 @@ struct Trace {
     std::int64_t mini_batch = 0;  // samples of all replicas, or 0: all micro-batches are full
     bool asynchronous = false;
     std::vector<std::vector<int>> stages_of;  // device -> stages
+    std::vector<std::string> hosts;           // device -> name of its host, empty if not known
     std::vector<Edge> ties;                   // stages that share a parameter
     std::vector<Bytes> reserved;              // device -> memory reserved before the first step, empty if not known
     std::vector<TraceEvent> events;           // by device, then in list order, step by step

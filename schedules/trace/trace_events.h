@@ -91,6 +91,9 @@ struct JsonPlace {
     }
 };
 
+// Returns the name of a host that an event's args have. Empty if they have none.
+std::string host_in(const nlohmann::json& args);
+
 // Reads the file of a trace. `take` is called with each event and its number, so that all events are never in memory at
 // once. Returns the rest of the file, with an empty list of traceEvents.
 nlohmann::json parse_events(const std::string& path, const char* help,

@@ -103,6 +103,8 @@ private:
             data["replicas"] = trace_.replicas;
         if (trace_.mini_batch > 0)
             data["mini_batch"] = trace_.mini_batch;
+        if (!trace_.hosts.empty())
+            data["hosts"] = trace_.hosts;
         if (!trace_.reserved.empty())
             data["reserved_memory_bytes"] = trace_.reserved;
         return data;

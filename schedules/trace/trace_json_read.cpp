@@ -6,6 +6,7 @@
 #include "workloads/text/files.h"
 #include "workloads/text/gzip.h"
 #include "workloads/text/json_text.h"
+#include "workloads/text/printable.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -13,7 +14,9 @@
 #include <algorithm>
 #include <cmath>
 #include <istream>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -74,6 +77,21 @@ std::vector<Bytes> read_reserved(const JsonPlace& place, int devices) {
     return reserved;
 }
 
+std::vector<std::string> read_hosts(const JsonPlace& place, int devices) {
+    std::vector<std::string> hosts;
+    if (!place.has("hosts"))  // not known, or a file of an older version
+        return hosts;
+    const json& list = place.at("hosts");
+    if (!list.is_array() || list.size() != static_cast<std::size_t>(devices))
+        place.reject("hosts", "expected the name of a host for each of {} devices", devices);
+    for (const json& name : list) {
+        if (!name.is_string())
+            place.reject("hosts", "expected names of hosts, got {}", name.type_name());
+        hosts.push_back(shortened(name.get_ref<const std::string&>(), kMostHostName));
+    }
+    return hosts;
+}
+
 // Files of older versions have no replicas, or no mini-batch.
 void read_samples(const JsonPlace& place, Trace& trace) {
     constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
@@ -101,6 +119,7 @@ void read_header(const JsonPlace& place, Trace& trace) {
     read_samples(place, trace);
     trace.asynchronous = place.flag("asynchronous");
     trace.stages_of = read_stages(place, trace.devices, trace.stages);
+    trace.hosts = read_hosts(place, trace.devices);
     trace.ties = read_ties(place, trace.stages);
     trace.reserved = read_reserved(place, trace.devices);
 }
@@ -184,6 +203,8 @@ private:
         event.bytes = may_lack(args, "bytes") ? 0 : args.integer("bytes", 0, kMaxTime);
         event.version = small("version", -1, -1);
         event.ahead = args.object.contains("ahead") ? args.small("ahead") : 0;
+        if (foreign_ && args.has("host"))
+            hosts_.try_emplace(device, host_in(args.object));
         trace_.events.push_back(event);
         places_.push_back(index_);
     }
@@ -235,6 +256,9 @@ private:
         }
         trace_.memory.clear();
         complete_from_tasks(trace_, path_);
+        if (std::ssize(hosts_) == trace_.devices)
+            for (const auto& [device, host] : hosts_)
+                trace_.hosts.push_back(host);
     }
 
     void check_peers(int stages) const {
@@ -282,6 +306,7 @@ private:
     const bool foreign_;
     const char* const help_;
     Trace trace_;
+    std::map<int, std::string> hosts_;   // by device, of traces of other programs
     std::string left_out_;               // the first missing key that only traces of other programs may omit
     std::size_t index_ = 0;              // of the event that is being read
     std::vector<std::uint16_t> slices_;  // of events
@@ -377,6 +402,12 @@ nlohmann::json parse_events(const std::string& path, const char* help,
     if (!place.at("traceEvents").is_array())
         place.reject("traceEvents", "expected a list, got {}", place.at("traceEvents").type_name());
     return root;
+}
+
+std::string host_in(const json& args) {
+    const auto found = args.find("host");
+    return found != args.end() && found->is_string() ? shortened(found->get_ref<const std::string&>(), kMostHostName)
+                                                     : "";
 }
 
 void complete_from_tasks(Trace& trace, const std::string& path) {

@@ -181,9 +181,12 @@ TEST_F(Nsight, KernelsGiveTheTimesOfADatabase) {
             database.kernel(slice.device, 3 * id + 2, launch + 30, end, end + 30 * kNvtxMs, 2);
         }
         database.sql("INSERT INTO NVTX_EVENTS VALUES (0, NULL, 34, 'a mark', 5, NULL)");
+        database.sql("CREATE TABLE TARGET_INFO_SYSTEM_ENV (name TEXT, value TEXT)");
+        database.sql("INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('CpuCores', '8'), ('Hostname', 'n17')");
     }
     expect_step("x.sqlite");
     EXPECT_EQ(run_well("import x.sqlite -o trace.json").err, "");
+    EXPECT_EQ(Json::parse(read("trace.json"))["otherData"]["hosts"], (Json{"n17", "n17"}));
     run_well("plot x.sqlite -o x.txt");
 }
 

@@ -14,6 +14,8 @@ constexpr int kMillisecond = 1'000'000;
 
 class AnswersOfTraces : public Cli {
 protected:
+    using Ns = std::int64_t;
+
     // Two micro-batches on two devices, F 10 ms, B 20 ms, `hop` ms for a message. In step `slow` the second forward of
     // device 1 takes 15 ms longer. Steps begin every 200 ms.
     void write_trace(int hop = 0, int steps = 1, int slow = -1) const {
@@ -47,7 +49,6 @@ protected:
                 return change["saved_ns"].get<Ns>();
         return 0;
     }
-    using Ns = std::int64_t;
 };
 
 }  // namespace

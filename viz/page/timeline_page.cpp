@@ -1,5 +1,6 @@
 // Writes traces as one page with everything inside: the data in columns, the script that draws them on canvases, and
 // tables. The scripts and styles are the remaining files of this folder.
+#include "schedules/trace/device_groups.h"
 #include "viz/formats.h"
 #include "viz/html.h"
 #include "viz/page/assets.h"
@@ -140,6 +141,13 @@ ordered_json json_of_memory(const Timeline& timeline, Columns& columns) {
     return {{"counts", columns.add(counts)}, {"time", columns.add(times)}, {"bytes", columns.add(bytes)}};
 }
 
+ordered_json json_of_groups(const Trace& trace) {
+    ordered_json all = ordered_json::array();
+    for (const DeviceGroups& groups : groups_of(trace))
+        all.push_back({{"kind", groups.kind}, {"names", groups.names}, {"of", groups.of}});
+    return all;
+}
+
 ordered_json json_of_panel(const Panel& panel, const Timeline& timeline, std::size_t number, Columns& columns) {
     const Trace& trace = *panel.trace;
     Ns begin = trace.events.front().start;
@@ -167,6 +175,7 @@ ordered_json json_of_panel(const Panel& panel, const Timeline& timeline, std::si
             {"labels", labels},
             {"names", panel.names},
             {"stages", trace.stages_of},
+            {"groups", json_of_groups(trace)},
             {"limits", limits},
             {"causes", causes},
             {"rows", order.counts_of_rows()},
