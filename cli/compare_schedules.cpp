@@ -65,7 +65,8 @@ public:
         print_notes(run.comparison.notes);
         print_warnings(run.comparison.warnings);
         if (so_far.runs.size() == 1)
-            outputs_.attempt([&] { show_text(so_far.title + "\n" + table_of({}).last_row(kLeastWidth)); });
+            outputs_.attempt(
+                [&] { show_text(so_far.title + "\n" + table_of(ScheduleComparison{}).last_row(kLeastWidth)); });
         outputs_.attempt([&] { show_text(table_of(so_far).last_row(kLeastWidth)); });
         if (!kept_)
             return;

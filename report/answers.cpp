@@ -277,26 +277,30 @@ bool is_shown(const IdleCauseName& cause, const Explanation& explanation) {
 
 }  // namespace
 
-std::string to_text(const Explanation& all, const std::vector<std::string>& names) {
+std::vector<std::vector<std::string>> rows_of(const Explanation& all, const std::vector<std::string>& names) {
     std::vector<std::string> head = {"device", "on the critical path", "idle"};
     for (const IdleCauseName& cause : kIdleCauses)
         if (is_shown(cause, all))
             head.emplace_back(cause.title);
-    Table table(std::move(head));
+    std::vector<std::vector<std::string>> rows = {std::move(head)};
     for (std::size_t device = 0; device < all.idle.size(); ++device) {
         const IdleCauses& causes = all.idle[device];
         std::vector<std::string> row = {names[device], print_time(all.critical[device]), print_time(causes.total())};
         for (const IdleCauseName& cause : kIdleCauses)
             if (is_shown(cause, all))
                 row.push_back(print_time(causes.*cause.time));
-        table.add(std::move(row));
+        rows.push_back(std::move(row));
     }
+    return rows;
+}
+
+std::string to_text(const Explanation& all, const std::vector<std::string>& names) {
     Table links({"link", "on the critical path"});
     for (const Explanation::LinkShare& link : all.links)
         links.add({fmt::format("{} to {}", names[static_cast<std::size_t>(link.from)],
                                link.to == link.from ? "its host" : names[static_cast<std::size_t>(link.to)]),
                    print_time(link.time)});
-    return "\n" + table.print() + (all.links.empty() ? "" : "\n" + links.print());
+    return "\n" + table_of(rows_of(all, names)).print() + (all.links.empty() ? "" : "\n" + links.print());
 }
 
 Json to_json(const Explanation& all) {

@@ -76,6 +76,8 @@ Answers answers_to(const Questions& questions, const ConfigSource& source, const
 
 Json to_json(const Explanation& explanation);
 std::string to_text(const Explanation& explanation, const std::vector<std::string>& devices);  // tables
+// Returns the first of these tables: the critical path and idle time by device, with a head.
+std::vector<std::vector<std::string>> rows_of(const Explanation& explanation, const std::vector<std::string>& devices);
 
 Json to_json(const Answers& answers);         // an object with a key per answer (null if not asked)
 std::string to_text(const Answers& answers);  // a table per answer, each after an empty line

@@ -241,6 +241,8 @@ ReplayedTrace replayed(const Report& measured, bool explained) {
     if (explained) {
         replay.explanation = explanation_of(traced.plan, traced.proof, mode, trace, traced.rules.costs);
         replay.answers = answers_of(measured, *replay.explanation, replay.mechanics);
+        const Trace step = trace.asynchronous ? trace : only_step(trace, replay.step);
+        replay.idle = idle_times(idle_of(step, traced, *replay.explanation), step);
     }
     return replay;
 }
@@ -279,10 +281,17 @@ namespace {
 
 Json json_of_explained(const ReplayedTrace& replay) {
     const Explanation& all = *replay.explanation;
-    Json json = to_json(all), stages = Json::array();
+    Json json = to_json(all), stages = Json::array(), idle = Json::array();
+    for (std::size_t device = 0; device < all.idle.size(); ++device) {
+        Json causes;
+        for (std::size_t cause = 0; cause < replay.idle->of.size(); ++cause)
+            causes[cause == kHandOver ? "hand_over_ns" : kIdleCauses[cause].key] = replay.idle->of[cause][device];
+        idle.push_back(std::move(causes));
+    }
     for (std::size_t stage = 0; stage < replay.work.size(); ++stage)
         stages.push_back({{"work_ns", replay.work[stage]}, {"critical_ns", all.critical_of_stages[stage]}});
     json.update({{"answers", to_json(*replay.answers)},
+                 {"measured_idle", std::move(idle)},
                  {"stages", std::move(stages)},
                  {"slowest_stage", std::max_element(replay.work.begin(), replay.work.end()) - replay.work.begin()},
                  {"makespan_ns", all.makespan},
@@ -296,8 +305,9 @@ std::string text_of_explained(const ReplayedTrace& replay) {
     for (std::size_t stage = 0; stage < replay.work.size(); ++stage)
         stages.add({fmt::format("{}", stage), print_time(replay.work[stage]), print_time(all.critical_of_stages[stage]),
                     print_percent(part_of(all.critical_of_stages[stage], all.makespan))});
-    return fmt::format("{}\n{}\n{}\n{}", to_text(all, replay.devices), stages.print(), slow_stage_of(replay),
-                       to_text(*replay.answers, replay.devices));
+    return fmt::format("\nIn the replay:{}\nAs measured, as pages draw it:\n{}\n{}\n{}\n{}",
+                       to_text(all, replay.devices), table_of(rows_of(*replay.idle, replay.devices)).print(),
+                       stages.print(), slow_stage_of(replay), to_text(*replay.answers, replay.devices));
 }
 
 }  // namespace

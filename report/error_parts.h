@@ -2,6 +2,7 @@
 #pragma once
 
 #include "job/job.h"
+#include "report/measured_idle.h"
 #include "report/report.h"
 #include "report/trace_answers.h"
 #include "sim/replay.h"
@@ -35,6 +36,7 @@ struct ReplayedTrace {
     std::vector<Ns> work;                         // by stage: F B I W R of a micro-batch, the mean of the step
     std::optional<Explanation> explanation = {};  // of the replay, if asked for
     std::optional<TraceAnswers> answers = {};     // with the explanation
+    std::optional<IdleTimes> idle = {};           // with the explanation: as measured
 };
 // Throws Error where the plan of the trace cannot be proven, or its events are not in the order of that plan.
 ReplayedTrace replayed(const Report& measured, bool explained = false);

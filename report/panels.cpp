@@ -1,19 +1,17 @@
 #include "report/panels.h"
 
+#include "report/answers.h"
 #include "report/error_parts.h"
 #include "report/idle_causes.h"
+#include "report/measured_idle.h"
 #include "report/table.h"
 #include "report/traced_plan.h"
-#include "schedules/plan/contention.h"
-#include "sim/idle.h"
 #include "sim/replay.h"
-#include "sim/simulate.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -29,42 +27,18 @@ std::vector<PanelCause> panel_causes() {
     return causes;
 }
 
-int number_of(Ns IdleCauses::*time) {
-    const auto* found = std::ranges::find(kIdleCauses, time, &IdleCauseName::time);
-    return static_cast<int>(found - std::begin(kIdleCauses));
-}
-
-// Idle time of every device by cause, and its updates, which are tasks in the picture.
-PanelTable idle_table(const Panel& panel, const std::vector<Ns>* imbalance) {
-    const auto devices = static_cast<std::size_t>(panel.trace->devices);
-    std::vector<std::vector<Ns>> times(panel.causes.size(), std::vector<Ns>(devices, 0));
+// The idle time that the panel draws, with its updates, which are tasks in the picture.
+PanelTable idle_table(const Panel& panel, const char* title, const std::vector<Ns>* imbalance) {
+    IdleTimes times(panel.trace->devices);
     for (const PanelGap& gap : panel.gaps)
-        times[gap.cause][gap.device] += gap.to - gap.from;
-    const auto updates = static_cast<std::size_t>(number_of(&IdleCauses::updates));
-    for (const TraceEvent& event : panel.trace->events)
-        if (is_closing(event.task.op))
-            times[updates][event.device] += event.end - event.start;
+        times.of[gap.cause][gap.device] += gap.to - gap.from;
+    times.add_updates(*panel.trace);
     if (imbalance != nullptr)
-        for (std::size_t device = 0; device < devices; ++device) {
-            times[number_of(&IdleCauses::imbalance)][device] += (*imbalance)[device];
-            times[number_of(&IdleCauses::dependency)][device] -= (*imbalance)[device];
+        for (std::size_t device = 0; device < imbalance->size(); ++device) {
+            times.of[number_of(&IdleCauses::imbalance)][device] += (*imbalance)[device];
+            times.of[number_of(&IdleCauses::dependency)][device] -= (*imbalance)[device];
         }
-    PanelTable table{"Idle time by cause", {{"device", "idle"}}};
-    for (std::size_t device = 0; device < devices; ++device) {
-        Ns all = 0;
-        for (const std::vector<Ns>& of_cause : times)
-            all += of_cause[device];
-        table.rows.push_back(
-            {device < panel.names.size() ? panel.names[device] : std::to_string(device), print_time(all)});
-    }
-    for (std::size_t cause = 0; cause < times.size(); ++cause) {
-        if (std::ranges::all_of(times[cause], [](Ns time) { return time == 0; }))
-            continue;
-        table.rows.front().push_back(panel.causes[cause].title);
-        for (std::size_t device = 0; device < devices; ++device)
-            table.rows[device + 1].push_back(print_time(times[cause][device]));
-    }
-    return table;
+    return {title, rows_of(times, panel.names)};
 }
 
 // Tasks that compute, by device.
@@ -117,9 +91,8 @@ void add_gaps(Panel& panel, const std::vector<IdlePart>& parts, const std::vecto
     for (const TraceEvent& event : panel.trace->events)
         end = std::max(end, event.end);
     for (const IdlePart& part : parts) {
-        const int cause = part.cause == nullptr ? kNumberOfIdleCauses : number_of(part.cause);
-        const PanelGap gap{part.device, begin + part.from,          std::min(begin + part.to, end),
-                           cause,       at(places, part.waits_for), part.with_equal_stages};
+        const PanelGap gap{part.device,           begin + part.from,          std::min(begin + part.to, end),
+                           number_of(part.cause), at(places, part.waits_for), part.with_equal_stages};
         if (gap.from < gap.to)
             panel.gaps.push_back(gap);
     }
@@ -140,33 +113,6 @@ void add_nodes(Panel& panel, const std::vector<int>& places, const std::vector<i
         if (at(places, node) >= 0)
             panel.critical[at(places, node)] = 1;
 }
-
-// The times of a trace whose events are the nodes of the graph.
-NodeTimes times_of(const Trace& trace, const PlanGraph& graph, Ns begin, const std::vector<Ns>& latencies) {
-    const std::size_t size = trace.events.size();
-    if (std::ssize(trace.events) != graph.size())
-        fail("the trace has {} tasks, and its plan {}", size, graph.size());
-    NodeTimes times{std::vector<Ns>(size), std::vector<Ns>(size), latencies};
-    for (std::size_t node = 0; node < size; ++node) {
-        const TraceEvent& event = trace.events[node];
-        if (graph.task(static_cast<int>(node)) != event.task)
-            fail("the events of the trace are not in the order of its devices");
-        times.start[node] = event.start - begin;
-        times.end[node] = event.end - begin;
-    }
-    return times;
-}
-
-Ns begin_of(const Trace& trace) {
-    Ns begin = std::numeric_limits<Ns>::max();
-    for (const TraceEvent& event : trace.events)
-        begin = std::min(begin, event.start);
-    return begin;
-}
-
-}  // namespace
-
-namespace {
 
 // What a page says of the cluster of which the devices in the picture are one replica's stages.
 PanelTable cluster_table(const ClusterRate& cluster) {
@@ -211,7 +157,7 @@ void add_explanation(Panel& panel, const Explanation& explanation) {
     std::vector<Ns> imbalance;
     for (const IdleCauses& idle : explanation.idle)
         imbalance.push_back(idle.imbalance);
-    panel.tables.push_back(idle_table(panel, &imbalance));
+    panel.tables.push_back(idle_table(panel, "Idle time by cause", &imbalance));
     panel.tables.push_back(slack_table(panel));
 }
 
@@ -220,21 +166,15 @@ void explain_trace(Panel& panel, const Trace& whole) {
     try {
         const Trace trace = with_updates(whole);
         const TracedPlan traced(trace);
-        const PlanGraph& graph = traced.proof->graph;
-        const Ns begin = begin_of(trace);
         const Explanation all = explanation_of(traced.plan, traced.proof, traced.rules.mode, trace, traced.rules.costs);
-        const NodeTimes times = times_of(trace, graph, begin, all.latencies);
-        const Ns makespan = *std::ranges::max_element(times.end);
         const std::vector<int> places = places_in(*panel.trace, trace);
-        const bool predicted = trace.label == kPredicted;
-        const bool exact = predicted && may_wait_for_calls(traced.plan.shape, traced.rules.costs);
-        add_gaps(explained,
-                 exact ? all.parts
-                       : idle_parts(traced.plan, graph, traced.rules.mode.blocks(), times, makespan,
-                                    predicted ? &IdleCauses::send_memory : nullptr),
-                 places, begin);
-        add_nodes(explained, places, last_inputs(graph, times.end), all);
-        explained.tables.push_back(idle_table(explained, nullptr));
+        add_gaps(explained, idle_of(trace, traced, all), places, begin_of(trace));
+        std::vector<Ns> ends;
+        for (const TraceEvent& event : trace.events)
+            ends.push_back(event.end);
+        add_nodes(explained, places, last_inputs(traced.proof->graph, ends), all);
+        explained.tables.push_back(idle_table(
+            explained, trace.label == kPredicted ? "Idle time by cause" : "Idle time by cause, as measured", nullptr));
         explained.tables.push_back(slack_table(explained));
     } catch (const Error&) {
         return;  // traces of other programs need not have a whole plan
@@ -292,7 +232,8 @@ void explain_steps(Panel& panel, const std::vector<int>& steps) {
 // Adds what the trace of another program answers, before further tables.
 void add_answers(Panel& panel, const Report& report) try {
     const ReplayedTrace replay = replayed(report, true);
-    const std::vector<PanelTable> tables = tables_of(*replay.answers, replay.devices);
+    std::vector<PanelTable> tables = tables_of(*replay.answers, replay.devices);
+    tables.push_back({"Idle time by cause, in the replay", rows_of(*replay.explanation, replay.devices)});
     panel.tables.insert(panel.tables.begin(), tables.begin(), tables.end());
     if (std::ranges::any_of(replay.answers->hosts, &HostTimes::is_slow))
         panel.advice = words_on_hosts(replay.answers->hosts);

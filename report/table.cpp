@@ -163,6 +163,13 @@ std::string Table::last_row(std::size_t least) const {
     return line_of(rows_.back(), widths);
 }
 
+Table table_of(const std::vector<std::vector<std::string>>& rows) {
+    Table table(rows.front());
+    for (std::size_t row = 1; row < rows.size(); ++row)
+        table.add(rows[row]);
+    return table;
+}
+
 std::string print_percent(double part) { return std::isnan(part) ? "-" : fmt::format("{:.1f} %", part * 100); }
 
 std::string print_signed_percent(double part) { return std::isnan(part) ? "-" : fmt::format("{:+.1f} %", part * 100); }

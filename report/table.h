@@ -35,6 +35,8 @@ private:
     bool left_;
 };
 
+Table table_of(const std::vector<std::vector<std::string>>& rows);  // of which the first is the header
+
 std::string print_percent(double part);         // "11.2 %", or "-" for NaN, a part of nothing
 std::string print_signed_percent(double part);  // "+1.5 %", or "-" for NaN
 std::string print_signed_time(Ns time);         // "+1.500 ms"

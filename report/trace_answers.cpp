@@ -192,12 +192,7 @@ Rows step_rows(const TraceAnswers& answers, const std::vector<std::string>& devi
     return rows;
 }
 
-std::string text_of(const Rows& rows) {
-    Table table(rows.front());
-    for (std::size_t row = 1; row < rows.size(); ++row)
-        table.add(rows[row]);
-    return table.print();
-}
+std::string text_of(const Rows& rows) { return table_of(rows).print(); }
 
 std::string words_on_steps(const TraceAnswers& answers) {
     if (answers.median == 0)

@@ -79,6 +79,32 @@ TEST_F(AnswersOfTraces, MessagesTakeTime) {
     EXPECT_EQ(saved_by(json, "equal stages"), 0);
 }
 
+// As measured, device 0 waits from 20 to 41 and from 62 to 71 for device 1, and each time 1 ms more for the message.
+// The page has the same table, and the table of the replay.
+TEST_F(AnswersOfTraces, IdleTimeIsAsMeasuredToo) {
+    write_trace(1);
+    const Json idle = run_well("compare foreign.json --replay --explain --json").json()["explanation"]["measured_idle"];
+    const Json devices = run_well("validate foreign.json --json").json()["devices"];
+    ASSERT_EQ(idle.size(), 2u);
+    EXPECT_EQ(idle[0]["dependency_ns"], 30 * kMillisecond);
+    EXPECT_EQ(idle[0]["hand_over_ns"], 2 * kMillisecond);
+    EXPECT_EQ(idle[1]["warm_up_ns"], 11 * kMillisecond);
+    EXPECT_EQ(idle[1]["cool_down_ns"], 21 * kMillisecond);
+    for (std::size_t device = 0; device < idle.size(); ++device) {
+        Ns sum = 0;
+        for (const auto& [cause, time] : idle[device].items())
+            sum += time.get<Ns>();
+        EXPECT_EQ(sum, devices[device]["idle_ns"]) << device;
+    }
+    expect_says(run_well("compare foreign.json --replay --explain").out,
+                {"In the replay:", "As measured, as pages draw it:", "hand-over"});
+    run_well("plot foreign.json -o x.html");
+    expect_says(
+        read("x.html"),
+        {"<summary>Idle time by cause, as measured</summary>", "<summary>Idle time by cause, in the replay</summary>",
+         "<td>0</td><td>32.00 ms</td><td>0 ns</td><td>0 ns</td><td>30.00 ms</td><td>2.000 ms</td>"});
+}
+
 // The same numbers as of the config that import writes: a schedule's step, less the step in the measured order.
 TEST_F(AnswersOfTraces, OtherSchedulesAreThoseOfTheConfig) {
     write_trace();
