@@ -263,6 +263,38 @@ const pageTests = {
       return equal(count, panels[0].rows[1].lanes.reduce((sum, lane) => sum + lane.end - lane.begin, 0), "tasks");
     },
   },
+  hosts: {  // 4 hosts of 2 devices, 2 replicas of 4 stages, 4 micro-batches each, messages of 3 MB
+    "groups are the hosts and the replicas"() {
+      const names = kind => panels[0].groups.find(each => each.kind === kind)?.groups.map(({name, rows}) =>
+        name + ": " + rows.map(({device}) => device).join(" ")).join(", ");
+      return equal(names("host"), "host 0: 0 1, host 1: 2 3, host 2: 4 5, host 3: 6 7", "hosts") ||
+             equal(names("replica"), "replica 0: 0 2 4 6, replica 1: 1 3 5 7", "replicas");
+    },
+    "rows follow their heading"() {
+      return equal(view.items.map(item => item.group ? "|" : item.row.device).join(""), "|01|23|45|67", "rows");
+    },
+    "a folded host is a lane of its mean colours"() {
+      const [host] = shownGroups(panels[0]), {width} = base.getBoundingClientRect();
+      const line = meanLine(host.rows, 1000, 0, facts.length), forward = colours.ops[ops.findIndex(op => op.letters === "F")];
+      const device = panels[0].rows[0].lanes[0].begin, at = Math.round(1000 * panels[0].boxes.end[device] / 2 / facts.length);
+      const half = unpack(forward[0].plain);  // both compute
+      return firstOf(unpack(line[at]).map((value, k) => Math.abs(value - half[k]) > 1 ? `${value} instead of ${half[k]}` : "")) ||
+             equal(width > 0, true, "canvas");
+    },
+    "the picture of messages has the sums of the table"() {
+      matrix.quantity = 0;
+      const {rows} = messageTable(), [{sums, size, most}] = matricesOf(rows);
+      let all = 0;
+      for (let from = 0; from < size; ++from)
+        for (let to = 0; to < size; ++to) {
+          const near = Math.abs(from - to) === 2;  // the devices of a stage follow each other
+          all += sums[from * size + to];
+          if (sums[from * size + to] !== (near ? 12e6 : 0))
+            return `${from} to ${to}: ${sums[from * size + to]}`;
+        }
+      return equal(most, 12e6, "most") || equal(all, rows.reduce((sum, row) => sum + row[4], 0), "sum");
+    },
+  },
   many: {
     "boxes thinner than a pixel make no stripes"() {
       show(0, facts.length);

@@ -30,7 +30,10 @@ cluster: {devices: 2, link: {bandwidth: 10 GB/s, latency: 10 us}}
 pipeline: {schedule: dualpipe-v, micro_batches: 5, pair_exposed: 0.25}
 """
 
-
+HOSTS = """workload: {model: uniform, forward: 1 ms, backward_input: 1 ms, backward_weight: 1 ms, activation: 1 MB, output: 3 MB}
+cluster: {hosts: 4, devices_per_host: 2, inside: {bandwidth: 100 GB/s, latency: 1 us}, between: {bandwidth: 10 GB/s, latency: 5 us}}
+pipeline: {schedule: 1f1b, micro_batches: 8, replicas: 2}
+"""
 HUNDREDS = """workload: {model: uniform, forward: 1 ms, backward_input: 1 ms, backward_weight: 1 ms}
 cluster: {devices: 300}
 pipeline: {schedule: gpipe, micro_batches: 10}
@@ -49,7 +52,8 @@ def main():
         def run(*arguments):
             return subprocess.run([binary, *arguments], check=True, capture_output=True, text=True).stdout
 
-        for name, text in (("four.yaml", FOUR), ("many.yaml", MANY), ("pairs.yaml", PAIRS), ("hundreds.yaml", HUNDREDS)):
+        for name, text in (("four.yaml", FOUR), ("many.yaml", MANY), ("pairs.yaml", PAIRS), ("hundreds.yaml", HUNDREDS),
+                           ("hosts.yaml", HOSTS)):
             with open(name, "w") as file:
                 file.write(text)
         report = json.loads(run("simulate", "four.yaml", "--explain", "--json", "--trace", "four.json", "--plot", "four.html"))
@@ -60,12 +64,13 @@ def main():
         run("run", "four.yaml", "--set", "run.backend=emulated", "--steps", "3", "--trace", "steps.json")
         run("plot", "steps.json", "--step", "all", "-o", "steps.html")
         run("simulate", "hundreds.yaml", "--plot", "hundreds.html")
+        run("simulate", "hosts.yaml", "--plot", "hosts.html")
         with open("four.json") as file:
             trace = json.load(file)
         with open(os.path.join(HERE, "page_tests.js")) as file:
             script = file.read()
         with Browser(1200, 800) as browser:
-            for page in ("four", "two", "steps", "pairs", "many"):
+            for page in ("four", "two", "steps", "pairs", "many", "hosts"):
                 browser.open(page + ".html")
                 browser.run(f"window.oracle = {json.dumps({'report': report, 'trace': trace})}; 0")
                 results = browser.run(script + f"\nrunTests({json.dumps(page)})")
@@ -77,6 +82,7 @@ def main():
                     failed += 1
             failed += input_tests(browser)
             failed += overview_tests(browser)
+            failed += group_tests(browser)
             failed += chart_tests(browser, run)
     sys.exit(1 if failed else 0)
 
@@ -182,6 +188,41 @@ def overview_tests(browser):
     browser.mouse("mouseReleased", x - 48, y, button="left", clickCount=1)
     browser.resize(420, 800)
     expect("none in a narrow window", "overview.hidden && view.right === kMargin")
+    return checks.failed_in_all()
+
+
+def group_tests(browser):
+    """Groups of rows and the picture of messages, with a pointer and keys."""
+    checks = Checks(browser, "groups")
+    expect = checks.expect
+    browser.resize(1200, 800)
+    browser.theme("light")
+    browser.open("hosts.html")
+    heading = "view.items.find(item => item.group)"
+    expect("a heading for each host", "view.items.filter(item => item.group).length === 4")
+    x, y = browser.run(f"[60, stage.getBoundingClientRect().top + {heading}.top + kGroup / 2]")
+    browser.mouse("mousePressed", x, y, button="left", clickCount=1)
+    browser.mouse("mouseReleased", x, y, button="left", clickCount=1)
+    expect("a press on it folds the host", "panels[0].rows[0].item === null && panels[0].rows[2].item !== null")
+    expect("and the address says so", "location.hash.includes('closed=0-0') || addressOf().includes('closed=0-0')")
+    browser.run("select({panel: panels[0], row: panels[0].rows[1], box: panels[0].rows[1].lanes[0].begin}, true); 0")
+    expect("a task that is gone to unfolds it", "panels[0].rows[1].item !== null")
+    browser.key("g")
+    expect("g groups by replica", "view.group === 'replica' && byId('groups').value === 'replica'")
+    expect("in the address, too", "addressOf().includes('group=replica')")
+    browser.key("g")
+    expect("and then not at all", "view.items.every(item => item.row)")
+    browser.run("madeTables.find(made => made.name.startsWith('Messages')).details.open = true; 0")
+    browser.frame()
+    canvas = "document.querySelector('.matrix canvas')"
+    expect("the messages are a picture", f"{canvas} && {canvas}.getBoundingClientRect().width > 100")
+    browser.run(f"{canvas}.scrollIntoView(); 0")
+    x, y = browser.run(f"""(() => {{ const box = {canvas}.getBoundingClientRect(), cell = (box.width - 28) / 8;
+        return [box.left + 26 + 2.5 * cell, box.top + 18 + 0.5 * cell]; }})()""")
+    browser.mouse("mouseMoved", x, y)
+    expect("whose cells are named", "document.querySelector('.matrix p').textContent.includes('device 0 to device 2: 11.44 MiB')")
+    browser.resize(360, 640)
+    expect("no sideways scrolling in a narrow window", "document.documentElement.scrollWidth <= 360")
     return checks.failed_in_all()
 
 

@@ -9,6 +9,11 @@ function addressOf() {
   for (const choice of kChoices)
     if (view[choice] !== chosenAtFirst[choice])
       parts.push(choice + "=" + (view[choice] ? 1 : 0));
+  if (view.group !== (groupKinds()[0] || ""))
+    parts.push("group=" + (view.group || "none"));
+  const closed = panels.flatMap(panel => (shownGroups(panel) || []).flatMap((group, k) => group.folded ? [panel.index + "-" + k] : []));
+  if (closed.length)
+    parts.push("closed=" + closed.join("."));
   const folded = panels.filter(panel => panel.folded).map(panel => panel.index);
   if (folded.length)
     parts.push("folded=" + folded.join("."));
@@ -40,6 +45,13 @@ function readAddress() {
   for (const choice of kChoices)
     if (parts.has(choice) && toggles[choice] && view[choice] !== (parts.get(choice) === "1"))
       toggles[choice]();
+  if (parts.has("group"))
+    groupBy(parts.get("group"));
+  for (const [panel, group] of (parts.get("closed") || "").split(".").map(part => part.split("-"))) {
+    const found = panels[panel] && shownGroups(panels[panel])?.[group];
+    if (found)
+      found.folded = true;
+  }
   for (const index of (parts.get("folded") || "").split(".").filter(Boolean))
     if (panels[index])
       panels[index].folded = true;

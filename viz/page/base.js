@@ -68,7 +68,11 @@ function drawRows(marks) {
   makeGlyphs(Math.round((view.row < 18 ? 9.5 : 11) * ratio));
   const left = Math.round(view.left * ratio), columns = Math.max(Math.round(plotWidth() * ratio), 1);
   const items = itemsIn(view.scroll, view.scroll + view.stage), tracks = panels.map(panel => trackOf(panel, columns, marks, ratio));
-  for (const {row, panel, top, tasks} of items) {
+  for (const {row, panel, group, top, tasks} of items) {
+    if (group?.folded) {
+      const y0 = Math.round((top + kGroup - view.scroll) * ratio);
+      paintGroup(picture, group, {left, columns, top: y0, h: Math.round(kGroupLane * ratio)});
+    }
     if (!row)
       continue;
     const track = tracks[panel.index], labels = panel.labelsNow = panel.labelsSize === glyphs.size ? panel.labelsNow : labelsOf(panel);
@@ -125,6 +129,13 @@ function drawCauses(draw, items) {
   }
 }
 
+function drawHeading(draw, group, y) {
+  draw.textAlign = "left";
+  draw.font = "600 12px " + fontFamily();
+  draw.fillStyle = colours.text;
+  draw.fillText(fitted(draw, (group.folded ? "▸ " : "▾ ") + headingOf(group), view.width - 24), 8, y + kGroup / 2);
+}
+
 function drawNames(draw, items) {
   draw.textBaseline = "middle";
   const title = (text, y, folded) => {
@@ -133,8 +144,12 @@ function drawNames(draw, items) {
     draw.fillStyle = colours.text;
     draw.fillText(fitted(draw, (folded === undefined ? "" : folded ? "▸  " : "▾  ") + text, view.width - 32), 16, y + kTitle / 2 + 2);
   };
-  for (const {row, panel, top, tasks, title: text} of items) {
+  for (const {row, panel, group, top, tasks, title: text} of items) {
     const y = top - view.scroll;
+    if (group) {
+      drawHeading(draw, group, y);
+      continue;
+    }
     if (!row) {
       title(text, y, panel && panels.length > 1 ? panel.folded : undefined);
       continue;

@@ -161,8 +161,11 @@ function selectRange(from, to) {
 }
 
 function revealBox({panel, row, box, gap}) {
-  if (panel.folded || row.folded) {
+  const group = groupOfRow(row);
+  if (panel.folded || row.folded || group?.folded) {
     panel.folded = row.folded = false;
+    if (group)
+      group.folded = false;
     layOut();
     request("all");
   }

@@ -66,6 +66,7 @@ function switchTheme() {
 function themeChanged() {
   readColours();
   makeLegend();
+  madeTables.forEach(made => { made.key = ""; });
   request("all");
 }
 
@@ -131,7 +132,8 @@ const kKeys = [["← →", "move in time"], ["↑ ↓", "the row above or below"
                ["+ −", "zoom; with Ctrl or ⌘ the browser's own"], ["0", "the whole time"], ["Home End", "the beginning, the end"],
                ["Enter", "the card of the task in focus, with its arrows"], ["Esc", "close the card, end the search"],
                ["/", "search: 2F7, F7, stage 3, device 5, micro-batch 12; Enter goes to the next"],
-               ["f", "fold the row, Shift+F its panel"],
+               ["f", "fold the row, Shift+F its panel, Shift+G its group"],
+               ["g", "groups of rows: by host, by replica, none"],
                ["c", "critical path"], ["i", "causes of idle time"], ["t", "transfers"], ["p", "patterns"], ["d", "rows by device"],
                ["n", "light or dark"], ["z", "zoom to the selected range"], ["[ ]", "the step before or after"],
                ["wheel", "scrolls; with Ctrl or ⌘ zooms, with Shift moves in time"],

@@ -82,6 +82,7 @@ const actions = {
   End: () => show(facts.length - (view.to - view.from), facts.length),
   Enter: () => { if (!view.cursor) moveRow(0); select(view.cursor, true); },
   f: () => view.cursor && foldRow(view.cursor.row), F: () => panels.length > 1 && foldPanel(view.cursor?.panel || panels[0]),
+  G: () => { const group = view.cursor && groupOfRow(view.cursor.row); if (group) foldGroup(group); },
   "[": () => moveStep(-1), "]": () => moveStep(1),
   z: () => { const {range} = view; if (range) { select(null); show(range.from, range.to); } },
 };
@@ -95,7 +96,7 @@ const everywhere = {
     select(null);
   },
   c: () => toggles.critical?.(), i: () => toggles.idle?.(), t: () => toggles.transfers?.(),
-  p: () => toggles.patterns?.(), d: () => toggles.paired?.(),
+  p: () => toggles.patterns?.(), d: () => toggles.paired?.(), g: nextGrouping,
 };
 
 function listenToKeys() {

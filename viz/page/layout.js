@@ -6,6 +6,7 @@ const view = {
   items: [], height: 0,        // titles and rows with their tops, and all of them together
   row: 24, transfers: true, paired: false,
   critical: false, idle: false, patterns: false,
+  group: "",                   // "host", "replica" or "rank": what groups of rows are; "": none
   hair: null,                  // where the line under the pointer is
   hovered: null, selected: null, cursor: null, range: null,  // {panel, box} or {panel, gap}; a range is {from, to}
 };
@@ -54,8 +55,14 @@ function layOut() {
     for (const panel of panels) {
       if (panels.length > 1)
         add({height: kTitle, title: panel.title, panel});
-      if (!panel.folded)
+      const groups = shownGroups(panel);
+      if (!panel.folded && !groups)
         panel.rows.forEach(addRow);
+      for (const group of panel.folded ? [] : groups || []) {
+        add({height: kGroup + (group.folded ? kGroupLane + 4 : 0), group});
+        if (!group.folded)
+          group.rows.forEach(addRow);
+      }
       top += 4;
     }
   }
@@ -102,11 +109,14 @@ function placeOfGap(panel, gap, row) {
   return {x, y: row.item.top - view.scroll, w: Math.max(xOf(panel.gaps.end[gap]) - x, 1), h: row.item.tasks};
 }
 
-// What is at a place of the canvas of rows: {panel, box}, {panel, gap, row}, {panel} for a title, {row} for a label.
+// What is at a place of the canvas of rows: {panel, box}, {panel, gap, row}, {panel} for a title, {group} for a heading,
+// {row} for a label.
 function whatIsAt(x, y) {
   const [item] = itemsIn(y + view.scroll, y + view.scroll + 1);
   if (!item)
     return null;
+  if (item.group)
+    return {group: item.group};
   if (!item.row)
     return item.panel ? {panel: item.panel, title: true} : null;
   const {row} = item, {panel} = row, inside = y + view.scroll - item.top, time = timeAt(x);

@@ -3,40 +3,18 @@
 const overview = byId("overview");
 const overviewPicture = {of: [], image: null};
 
-// A row as a line of pixels: in each column the mean colour of its tasks and of its idle time.
-function overviewLine(row, columns) {
-  const {panel} = row, {boxes} = panel, sums = new Float64Array(4 * columns), scale = columns / facts.length;
-  for (const lane of row.lanes)
-    for (let i = lane.begin; i < lane.end; ++i) {
-      const [r, g, b] = unpack(colours.ops[boxes.op[i]][boxes.chunk[i]][panel.lit && !panel.lit[i] ? "dim" : "plain"]);
-      const x0 = lane.start[i] * scale, x1 = Math.min(lane.finish[i] * scale, columns);
-      for (let column = Math.floor(x0); column < x1; ++column) {
-        const part = Math.min(x1, column + 1) - Math.max(x0, column), at = 4 * column;
-        sums[at] += r * part;
-        sums[at + 1] += g * part;
-        sums[at + 2] += b * part;
-        sums[at + 3] += part;
-      }
-    }
-  const track = unpack(colours.track), ground = unpack(colours.ground), last = panel.length * scale;
-  return Uint32Array.from({length: columns}, (_, column) => {
-    const [r, g, b, busy] = sums.subarray(4 * column, 4 * column + 4), whole = Math.max(busy, 1);  // lanes may overlap
-    const under = column < last ? track : ground;
-    return pack([r, g, b].map((sum, k) => (sum + under[k] * (whole - busy)) / whole | 0));
-  });
-}
-
 function paintOverview(draw) {
   const {width, height} = overview, image = draw.createImageData(width, height), pixels = new Uint32Array(image.data.buffer);
   const lines = new Map();
   pixels.fill(colours.ground);
   for (let y = 0; y < height; ++y) {
     const top = y / height * view.height, [item] = itemsIn(top, top + 1);
-    if (!item?.row)
+    const rows = item?.row ? [item.row] : item?.group?.folded ? item.group.rows : null;
+    if (!rows)
       continue;
-    if (!lines.has(item.row))
-      lines.set(item.row, overviewLine(item.row, width));
-    pixels.set(lines.get(item.row), y * width);
+    if (!lines.has(item))
+      lines.set(item, meanLine(rows, width, 0, facts.length));
+    pixels.set(lines.get(item), y * width);
   }
   return image;
 }

@@ -12,7 +12,7 @@ const sameThing = (a, b) => a === b || (a && b && a.panel === b.panel && a.box =
 function hover(event) {
   const [x, y] = placeIn(event), at = whatIsAt(x, y), what = at && (at.box >= 0 || at.gap >= 0) ? at : null;
   showHair(x);
-  stage.classList.toggle("pointing", Boolean(at && (at.box >= 0 || at.label || (at.title && panels.length > 1))));
+  stage.classList.toggle("pointing", Boolean(at && (at.box >= 0 || at.label || at.group || (at.title && panels.length > 1))));
   if (!sameThing(what, view.hovered)) {
     view.hovered = what;
     request("over");
@@ -95,6 +95,8 @@ function release(event) {
   const at = whatIsAt(was.x, was.y);
   if (at?.title)
     return panels.length > 1 ? foldPanel(at.panel) : undefined;
+  if (at?.group)
+    return foldGroup(at.group);
   if (at?.label)
     return foldRow(at.row);
   select(at, false);

@@ -83,6 +83,7 @@ async function start() {
   measureLabels();
   makeTools();
   makeSteps();
+  makeGroups();
   makeLegend();
   makeRanking();
   makeTables();

@@ -69,7 +69,7 @@ const kMostRows = 500;  // of a table that is made
 function refreshTable(made) {
   if (!made.details.open)
     return;
-  const {heads, rows, note} = made.make(), [column, way] = made.order || [0, 0];
+  const {heads, rows, note, picture} = made.make(), [column, way] = made.order || [0, 0];
   if (way)
     rows.sort((a, b) => way * (typeof a[column] === "number" ? a[column] - b[column] : compareTexts(String(a[column]), String(b[column]))));
   const wide = document.createElement("div"), table = wide.appendChild(document.createElement("table"));
@@ -93,7 +93,7 @@ function refreshTable(made) {
   }
   const words = document.createElement("p");
   words.textContent = (rows.length > kMostRows ? `The first ${kMostRows} of ${rows.length}. ` : "") + note;
-  made.details.replaceChildren(made.details.firstChild, words, wide);
+  made.details.replaceChildren(made.details.firstChild, words, ...(picture ? [picture] : []), wide);
   button(made.details, "save as CSV", "all rows, with times in ns", () =>
     save(made.name, csvOf([heads.map(([text]) => text), ...rows.map(row => row.map(value => value ?? ""))])));
 }
@@ -160,5 +160,6 @@ function messageTable() {
   const heads = [["from device"], ["to device"], ["content"], ["messages"], ["bytes", bytesText], ["time under way", timeText]];
   if (panels.length > 1)
     heads.push(["plan"]);
-  return {heads, rows: [...sums.values()], note: "Messages that are under way in the time shown."};
+  const rows = [...sums.values()];
+  return {heads, rows, picture: makeMatrix(rows), note: "Messages that are under way in the time shown."};
 }
