@@ -24,10 +24,11 @@ bool is_of_tensorboard(std::string_view name) {
     return name.ends_with(kOfTensorBoard) || name.ends_with(std::string(kOfTensorBoard) + ".gz");
 }
 bool is_json(std::string_view name) { return name.ends_with(".json") || name.ends_with(".json.gz"); }
+bool is_binary_chakra(std::string_view name) { return name.ends_with(".et") || name.ends_with(".et.gz"); }
 bool is_log_of_worker(std::string_view name) { return name.starts_with("workerlog."); }
 
 // The first kind of which a folder has a file counts.
-constexpr bool (*kKinds[])(std::string_view) = {is_of_tensorboard, is_json, is_log_of_worker};
+constexpr bool (*kKinds[])(std::string_view) = {is_of_tensorboard, is_json, is_binary_chakra, is_log_of_worker};
 
 std::vector<std::string> names_in(const std::string& folder) {
     std::vector<std::string> names;
@@ -73,7 +74,7 @@ std::vector<std::string> files_in(const std::string& folder, std::vector<std::st
     }
     fail(
         "'{}' is a folder without traces\n  help: name a folder that has the files of all ranks: *.pt.trace.json, "
-        "*.json, both compressed or not, or workerlog.0",
+        "*.json or *.et, all compressed or not, or workerlog.0",
         folder);
 }
 

@@ -3,6 +3,7 @@
 #include "tests/support/cli_rig.h"
 #include "tests/support/refusal.h"
 
+#include <filesystem>
 #include <string>
 
 namespace pw {
@@ -45,6 +46,10 @@ TEST_F(BinaryChakra, TasksWithTimesAreRead) {
     EXPECT_EQ(report["devices"][1]["busy_ns"], 120'000'000);
     EXPECT_EQ(run_well("compare " + files + " --replay --json").json()["step_time_ns"], 152'000'000);
     expect_says(run_well("validate " + files).out, {"152.0 ms"});
+    std::filesystem::create_directory(file("log"));
+    for (const char* name : {"pp.0.et", "pp.1.et"})
+        std::filesystem::copy(kChakraFolder + name, file("log"));
+    expect_says(run_well("import log -o trace.json").out, {"step 152.0 ms"});
 }
 
 // A rank is the number in the name of its file: 10 comes after 2.
