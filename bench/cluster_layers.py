@@ -2,8 +2,12 @@
 
 torchgpipe's U-Net (kakaobrain/torchgpipe@a4710261, benchmarks/models/unet) is a chain of modules whose stages the rows cut by
 their number. It is written as a file of layers whose times are FLOPs at the rate of the device, or bytes at its bandwidth where
-that is longer. The row without a pipeline gives the rate of FLOPs to the remaining rows of its group.
+that is longer. A convolution takes the shorter of this time and of Winograd's algorithm F(4x4, 3x3), which multiplies a fourth
+(arXiv 1509.09308, section 4) and which cuDNN has for all three passes in kernels of their own (CUDNN_CONVOLUTION_*_WINOGRAD_NONFUSED):
+the transforms read and write tiles of 6 x 6 for 4 x 4 pixels. The row without a pipeline gives the rate of FLOPs to the remaining
+rows of its group.
 """
+import math
 import re
 
 UNET = re.compile(r"unet-(\d+)-(\d+)")
@@ -14,6 +18,7 @@ MEMORY_BATCH = 32
 KINDS = {"p40": (11.76e12, 0.75 * 346e9)}
 RESNET_FLOPS = 6 * 4.089e9  # of an image of 224 x 224, forward and backward: torchvision's count
 BYTES = 4  # bytes of a number in fp32
+WINOGRAD_SHARE, WINOGRAD_TILE = 36 / (16 * 9), 36 / 16  # of the products, and numbers of a tile for each pixel
 
 
 def is_of_layers(row):
@@ -30,9 +35,10 @@ class Chain:
         """`modules` that write `channels` of `pixels`, multiply `flops` forward, and move numbers in both passes."""
         peak, bandwidth = self.rates
         output, forward, backward = channels * pixels * BYTES, *(number * BYTES / bandwidth for number in moved)
-        passes = {"forward": max(flops / peak, forward), "backward_input": max(flops / peak, backward)}
+        least = self.winograd(name, moved[0], flops)
+        passes = {"forward": min(max(flops / peak, forward), least), "backward_input": min(max(flops / peak, backward), least)}
         if weights:
-            passes["backward_weight"] = max(flops / peak, backward)
+            passes["backward_weight"] = min(max(flops / peak, backward), least)
         layer = {"name": f"{self.modules}.{name}", **{key: f"{seconds * 1e6:.3f} us" for key, seconds in passes.items()},
                  "output": f"{output} B", "weights": f"{weights * BYTES} B"}
         if skips:
@@ -42,6 +48,11 @@ class Chain:
         self.flops += (3 if weights else 0) * flops
         self.seconds += sum(passes.values())
         return layer["name"]
+
+    def winograd(self, name, moved, flops):
+        """The seconds of a convolution that moves these numbers, infinite for other layers."""
+        peak, bandwidth = self.rates
+        return WINOGRAD_SHARE * flops / peak + (1 + 2 * WINOGRAD_TILE) * moved * BYTES / bandwidth if name == "conv" else math.inf
 
     def convolutions(self, count, channels, pixels):
         """Each with dropout, norm and ReLU; `channels` are those read, between, and written. Dropout of whole channels keeps no

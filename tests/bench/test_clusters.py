@@ -327,6 +327,18 @@ class Layers(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "balance of 240 of 241 modules"):
             cluster_layers.describe({**self.UNET, "balance": [104, 136]})
 
+    def test_convolutions_take_the_shorter_of_two_algorithms(self):
+        chain = cluster_layers.Chain((1e12, 1e11))
+        for channels in (8, 1024):  # 3 x 3, of 64 pixels
+            weights, size = 9 * channels**2, 64 * channels
+            chain.add("conv", channels, 64, moved=[2 * size] * 2, flops=2 * weights * 64, weights=weights)
+        small, large = ([float(layer[f"{kind}"].split()[0]) for kind in ("forward", "backward_input", "backward_weight")]
+                        for layer in chain.layers)
+        for seconds in small:  # bytes: 2 x 64 x 8 numbers
+            self.assertAlmostEqual(seconds, 2 * 9 * 64 * 64 / 1e12 * 1e6, places=2)
+        for seconds in large:  # a fourth of the FLOPs, and 1 + 2 x 36 / 16 times the numbers
+            self.assertAlmostEqual(seconds, (2 * 9 * 1024**2 * 64 / 4 / 1e12 + 5.5 * 2 * 64 * 1024 * 4 / 1e11) * 1e6, places=2)
+
     def test_skips_reach_the_decoder_of_their_level(self):
         layers = cluster_layers.unet(2, 8, (1e12, 1e11)).layers
         joined = [layer for layer in layers if "inputs" in layer]
