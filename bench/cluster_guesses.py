@@ -79,7 +79,8 @@ GUESSES = (
         Value("fsdp-2023", {"program_release": "fsdp-2023"}, "ZeRO-3 whose gathers overlap, in eager PyTorch"),
         Value("torchtitan-compiled", {"program_release": "torchtitan-compiled"}, "Liger's kernels are fused as a compiler's"))),
     Guess("^mlperf40-resnet50", "sums of gradients between hosts", (
-        Value("two_level", {"sums": "two_level"}, "NCCL's trees are chains inside a host and trees of hosts"),
+        Value("tree_of_hosts", {"sums": "tree_of_hosts"}, "what NCCL takes for 51 MB on many hosts"),
+        Value("two_level", {"sums": "two_level"}, "rings between the hosts"),
         Value("ring", {"sums": "ring"}, "what NCCL takes for large messages on few hosts"),
         Value("tree", {"sums": "tree"}, "a tree of all GPUs")),
           lambda row: row["gpus"] > row.get("gpus_per_host", 8)),

@@ -97,7 +97,7 @@ WrittenConfig read_config(std::shared_ptr<Source> source, const std::string& fol
             fmt::format("{} has other states for matrices, and only transformers say which parameters are matrices",
                         name_of(config.training.optimizer)),
             "write optimizer: adamw, or name a transformer as workload.model");
-    if (config.training.zero > 0 && config.sums == SumAlgorithm::Tree)
+    if (config.training.zero > 0 && !has_parts(config.sums))
         root["transfer"]["sums"].complain("a tree sums no parts, and replicas divide the optimizer (training.zero)",
                                           "write sums: ring or sums: two_level, or zero: 0");
 

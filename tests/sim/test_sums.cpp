@@ -76,6 +76,7 @@ TEST(Sums, InARingUseAnAdapterForEachDeviceOfAHost) {
     EXPECT_EQ(alone(SumAlgorithm::Ring, 4, 400, costs), 6 * 60);
     // Two messages of 100 bytes leave a host in parallel, each through one adapter.
     EXPECT_EQ(alone(SumAlgorithm::TwoLevel, 4, 400, costs), 55 + 2 * 110 + 55);
+    EXPECT_EQ(alone(SumAlgorithm::TreeOfHosts, 4, 400, costs), 55 + 2 * 210 + 55);
     // One device of each host: one adapter.
     EXPECT_EQ(sum_among({0, 2}, 400, *costs.cluster, SumAlgorithm::Ring).alone, 2 * 210);
 }

@@ -56,10 +56,21 @@ std::vector<SumRound> tree(const Devices& devices) {
     return rounds;
 }
 
-std::vector<SumRound> two_level(const std::vector<Devices>& hosts, SumPart part) {
+// Up a tree of hosts and down again: as many steps as levels, in which all bytes leave a host twice.
+void pass_trees(SumRound& between, int hosts, int on_each) {
+    int levels = 0;
+    while ((1 << levels) < hosts)
+        ++levels;
+    between.steps = 2 * levels;
+    between.parts = std::max(1, levels) * on_each;
+}
+
+std::vector<SumRound> two_level(const std::vector<Devices>& hosts, SumPart part, bool has_trees) {
     const auto on_each = static_cast<int>(hosts.front().size()), count = static_cast<int>(hosts.size());
     SumRound inside{{}, on_each - 1, on_each},
         between{{}, (part == SumPart::All ? 2 : 1) * (count - 1), count * on_each};
+    if (has_trees)
+        pass_trees(between, count, on_each);
     for (const Devices& devices : hosts)
         add_ring(devices, inside.messages);
     for (std::size_t place = 0; place < hosts.front().size(); ++place) {
@@ -158,8 +169,9 @@ std::vector<SumRound> rounds_of(SumAlgorithm algorithm, std::vector<int> devices
         case SumAlgorithm::Tree:
             return tree(devices);
         case SumAlgorithm::TwoLevel:
+        case SumAlgorithm::TreeOfHosts:
             if (even)
-                return two_level(hosts, part);
+                return two_level(hosts, part, algorithm == SumAlgorithm::TreeOfHosts);
             break;
         case SumAlgorithm::Ring:
             break;

@@ -20,11 +20,21 @@ enum class SumAlgorithm : std::uint8_t {
     Tree,
     // Each host adds up a part on each of its devices, rings between the hosts add up every part, and the devices of a
     // host exchange the parts: fewer bytes between hosts. If the hosts do not have equally many of the devices, a ring.
-    TwoLevel
+    TwoLevel,
+    // The same inside hosts, and trees of hosts between them, through which the bytes of a part flow in pieces: NCCL's
+    // double binary trees, in which each host sends and receives all bytes twice (NVIDIA/nccl, src/graph/tuning.cc).
+    TreeOfHosts
 };
 template <>
-inline constexpr Choice<SumAlgorithm> kChoices<SumAlgorithm>[] = {
-    {"ring", SumAlgorithm::Ring}, {"tree", SumAlgorithm::Tree}, {"two_level", SumAlgorithm::TwoLevel}};
+inline constexpr Choice<SumAlgorithm> kChoices<SumAlgorithm>[] = {{"ring", SumAlgorithm::Ring},
+                                                                  {"tree", SumAlgorithm::Tree},
+                                                                  {"two_level", SumAlgorithm::TwoLevel},
+                                                                  {"tree_of_hosts", SumAlgorithm::TreeOfHosts}};
+
+// Returns whether devices can end with the sums of their parts only, as ZeRO needs.
+constexpr bool has_parts(SumAlgorithm algorithm) {
+    return algorithm == SumAlgorithm::Ring || algorithm == SumAlgorithm::TwoLevel;
+}
 
 // Steps in sequence, each with the same messages. The messages of a step start together, and the step ends when all
 // have arrived.
@@ -67,7 +77,7 @@ std::vector<SumRound> in_buckets(std::vector<SumRound> rounds, int buckets);
 
 // Returns the rounds in which `devices` devices sum, none for a single device. `host`, by device, may be empty. A ring
 // visits all devices of a host, in their order, before it leaves the host. With Scatter the rounds end when each device
-// has the sum of a part. The same rounds from the last to the first then distribute the parts. Tree has no parts.
+// has the sum of a part. The same rounds from the last to the first then distribute the parts. Trees have no parts.
 enum class SumPart : std::uint8_t { All, Scatter };
 std::vector<SumRound> rounds_of(SumAlgorithm algorithm, std::vector<int> devices, const std::vector<int>& host,
                                 SumPart part = SumPart::All);
