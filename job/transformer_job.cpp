@@ -24,7 +24,7 @@ std::string name_of_link(const Link& link) {
     return found == std::end(kNamedLinks) ? "" : std::string(found->name);
 }
 
-// The share of a vendor's peak that the fastest products reach: the median of the 16 kinds of devices where one was
+// The share of a vendor's peak that the fastest products reach: the median of the 17 kinds of devices where one was
 // measured.
 constexpr double kReached = 0.8;
 

@@ -186,6 +186,13 @@ TEST(Products, AreScaledToDevicesWithTheSameChip) {
     EXPECT_NEAR(rate("a100-pcie-80"), 0.7877 * 312e12, 1e6);
     // 271.2 and 252.9 TFLOP/s are the fastest products of the two cards.
     EXPECT_NEAR(rate("a100-sxm-80"), 0.7877 * 312e12 * 271.2 / 252.9, 1e6);
+    // 0.6551 of 2250 is the fastest product of the B200 whose table this is, and others found 1745. GB200: 1822.
+    const Product wide{4096, 8192, 2560, ProductLayout::TN};
+    const auto on = [&](const char* device, Precision precision) {
+        return product_rates(kind_called(device), precision)->flops(wide);
+    };
+    EXPECT_NEAR(on("gb200", Precision::Bf16) / on("b200", Precision::Bf16), 1822 / (0.6551 * 2250), 1e-9);
+    EXPECT_NEAR(on("b200", Precision::Fp8) / on("b200", Precision::Bf16), 3432.5 / (0.6551 * 2250), 1e-9);
     // None is known of this one; its peak is that of the table.
     EXPECT_NEAR(rate("a100-sxm-40"), 0.7877 * 312e12, 1e6);
     EXPECT_EQ(product_rates(kind_called("mi300x"), Precision::Bf16), nullptr) << "nothing was measured";

@@ -69,6 +69,7 @@ struct ProductTable {
     // Returns the rate of a grouped product relative to the product of a single group. If no grouped product of its
     // layout was measured, returns the relative rate of the forward of its layer.
     double rate_of_groups(const Product& product) const;
+    double fastest() const;  // FLOP/s of its fastest product
 };
 
 // Returns the tables of this build (workloads/costs/products.yaml).
