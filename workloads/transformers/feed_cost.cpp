@@ -95,10 +95,14 @@ void TransformerLayers::add_dense(Sum& sum, double width, ModuleSet modules) con
     }
     add_activation(sum, rows * width, joined(modules, set_of(BlockModule::Activation, BlockModule::Operators)));
     sum.output = sum.next_product({});
-    sum.repeat(second.forward + kKernelEnds, joined(modules, sum.output));
+    // The next block keeps the sum of the residual stream and this output, unless the output has a norm.
+    const bool is_unread = !model.post_norms, is_last = is_unread && has(modules, BlockModule::Mlp);
+    sum.unread = is_last ? second.forward + kKernelEnds : 0;
+    if (!is_last || job_.parallel.program().repeats_last)
+        sum.repeat(second.forward + kKernelEnds, joined(modules, sum.output));
     // Without a compiler, torchtitan saves the output though no backward reads the output.
-    const bool is_unread = !model.post_norms && sum.output == ModuleSet{};
-    if (has(sum.recompute, BlockModule::Operators) && is_unread && !job_.parallel.program().fuses)
+    const bool is_saved = is_unread && sum.output == ModuleSet{};
+    if (has(sum.recompute, BlockModule::Operators) && is_saved && !job_.parallel.program().fuses)
         sum.save(kValue * rows * hidden, {});
     sum.parameters.dense += (matrices + 1) * hidden * width;
     sum.parameters.add_other(model.bias ? matrices * width + hidden : 0);

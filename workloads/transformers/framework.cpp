@@ -43,6 +43,8 @@ constexpr ReleaseFacts kReleases[] = {
      .dispatcher = ExpertDispatcher::DeepEp,
      .divided_gradient = 2,
      .loss = kFusedLoss},
+    // torchtitan's blocks stop to recompute when all that a backward reads is there (set_checkpoint_early_stop of
+    // torch.utils.checkpoint, which is on without reentrance), and compilers drop what nothing reads.
     {.release = Release::TorchTitan,
      .program = Program::TorchTitan,
      .attention = Flash,
@@ -50,12 +52,14 @@ constexpr ReleaseFacts kReleases[] = {
      .dispatcher = ExpertDispatcher::Gathered,
      .fuses = false,
      .fuses_norms = false,
+     .repeats_last = false,
      .copies_gathered = true},
     {.release = Release::TorchTitanCompiled,
      .program = Program::TorchTitan,
      .attention = Flash,
      .overlap = kOverlapsSums,
      .dispatcher = ExpertDispatcher::Gathered,
+     .repeats_last = false,
      .copies_gathered = true},
     {.release = Release::Fsdp2023, .attention = Flash, .overlap = kOverlapsSums, .fuses = false, .fuses_norms = false},
     {.release = Release::Scaling2023, .attention = Flash, .gradient = 2, .splits_logits = false, .loss = kSeparateLoss},

@@ -100,11 +100,13 @@ struct ReleaseFacts {
     Overlap overlap = {};
     ExpertKernels experts = ExpertKernels::Grouped;
     ExpertDispatcher dispatcher = ExpertDispatcher::AllToAll;
-    bool fuses = true;             // activations and rotations are one kernel each
-    bool fuses_norms = true;       // norms are
-    bool dropout = false;          // values are dropped, and masks are saved
-    Bytes gradient = 4;            // bytes of a number in sums of gradients
-    Bytes divided_gradient = 0;    // the same with ZeRO-2 and 3, 0: unchanged. Megatron FSDP's guide recommends bf16
+    bool fuses = true;           // activations and rotations are one kernel each
+    bool fuses_norms = true;     // norms are
+    bool dropout = false;        // values are dropped, and masks are saved
+    Bytes gradient = 4;          // bytes of a number in sums of gradients
+    Bytes divided_gradient = 0;  // the same with ZeRO-2 and 3, 0: unchanged. Megatron FSDP's guide recommends bf16
+    // Whether a block that is recomputed also repeats its last product, which no backward reads.
+    bool repeats_last = true;
     bool copies_gathered = false;  // ZeRO-3 copies gathered weights out of its buffer, and gradients into it
     bool splits_logits = true;     // each tensor rank has the logits of its part of the vocabulary, else all logits
     LossBytes loss = kLossInPlace;

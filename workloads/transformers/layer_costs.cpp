@@ -116,7 +116,8 @@ TransformerLayerCost TransformerLayers::finished(const Sum& sum) const {
         const double launched_forward = kernels * launch + states;
         cost.parts.launches += std::max(0.0, launched_forward - forward);
         forward = std::max(forward, launched_forward);
-        backward += sum.share * std::max(forward, launched_forward + 2 * states);
+        const double again = forward - (release.repeats_last ? 0 : sum.unread);
+        backward += sum.share * std::max(again, launched_forward + 2 * states);
         cost.saved = (1 - sum.share) * kept;
         cost.scratch += kept;
     } else {

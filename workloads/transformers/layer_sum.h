@@ -40,6 +40,7 @@ struct TransformerLayers::Sum {
     double saved = 0, dropped = 0;  // bytes that the backward reads, dropped: of recomputed modules
     double keys_and_values = 0;     // bytes, part of `saved`
     double recomputed = 0;          // seconds that recomputation repeats, unless it is full
+    double unread = 0;              // seconds of a forward whose result no backward reads
     int matrices = 0;               // products so far, without routers and routed experts
     ModuleSet output = {};          // kOperators if they make the output of the part that was added last
     LayerParameters parameters, frozen;
