@@ -63,6 +63,17 @@ constexpr ReleaseFacts kReleases[] = {
      .copies_gathered = true},
     {.release = Release::Fsdp2023, .attention = Flash, .overlap = kOverlapsSums, .fuses = false, .fuses_norms = false},
     {.release = Release::Scaling2023, .attention = Flash, .gradient = 2, .splits_logits = false, .loss = kSeparateLoss},
+    // Megatron-LM's own layers with RMSNorm and SwiGLU, which are PyTorch's kernels (megatron/model/transformer.py and
+    // rms_norm.py, megatron/core/models/common/rotary_pos_embedding.py of 2023).
+    {.release = Release::Megatron2023,
+     .program = Program::MegatronLm,
+     .attention = Flash,
+     .overlap = kOverlapsBackward,
+     .fuses = false,
+     .fuses_norms = false},
+    // Rotations and the gate are separate kernels, and gradients stay in the precision of the weights
+    // (PaddlePaddle/PaddleNLP, paddlenlp/transformers/llama/modeling.py; amp_master_grad of its Trainer is off).
+    {.release = Release::Paddle2023, .attention = Flash, .fuses = false, .gradient = 2},
 };
 
 constexpr bool releases_are_in_order() {

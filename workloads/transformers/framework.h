@@ -27,7 +27,9 @@ enum class Release : std::uint8_t {
     TorchTitan,
     TorchTitanCompiled,
     Fsdp2023,
-    Scaling2023
+    Scaling2023,
+    Megatron2023,
+    Paddle2023
 };
 template <>
 inline constexpr Choice<Release> kChoices<Release>[] = {
@@ -35,7 +37,8 @@ inline constexpr Choice<Release> kChoices<Release>[] = {
     {"megatron-2022", Release::Megatron2022}, {"nemo-2023", Release::NeMo2023},
     {"nemo-2024", Release::NeMo2024},         {"nemo-2025", Release::NeMo2025},
     {"torchtitan", Release::TorchTitan},      {"torchtitan-compiled", Release::TorchTitanCompiled},
-    {"fsdp-2023", Release::Fsdp2023},         {"scaling-2023", Release::Scaling2023}};
+    {"fsdp-2023", Release::Fsdp2023},         {"scaling-2023", Release::Scaling2023},
+    {"megatron-2023", Release::Megatron2023}, {"paddle-2023", Release::Paddle2023}};
 
 // What is sent while a pass computes.
 struct Overlap {
