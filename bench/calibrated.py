@@ -40,7 +40,7 @@ def expressed(row, program, folder):
     predict(row, program, folder)
     if not row.reason and not row.fits:
         row.config["cluster"]["memory"] = "inf"
-        cluster_rows.write_config(row.config, row.model, row.path)
+        cluster_rows.write_config(row.config, row.model, row.path, row.given.get("kinds"))
     return row
 
 

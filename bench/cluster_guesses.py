@@ -57,9 +57,6 @@ GUESSES = (
               "remat_policy save_qkv_proj, which computes the output product again in addition"),
         Value("full", {"recompute": "full"}, "the same, and computes queries, keys and values again in addition"),
         Value("none", {"recompute": "none"}, "if XLA saves all that it has memory for"))),
-    Guess("^flagperf-paddle", "program", (
-        Value("megatron-2021", {"program_release": "megatron-2021"}, "Paddle 2.5 overlaps nothing unless asked to"),
-        Value("megatron-2022", {"program_release": "megatron-2022"}, "tensor ranks' messages and products of weights overlap"))),
     Guess("^dlperf-", "recomputation", (
         Value("full", {"recompute": "full"}, "--checkpoint-activations in OneFlow's script, args_pretrain_gpt.sh at 5f9d7ae0"),
         Value("none", {"recompute": "none"}, "the script is of one program, and the report does not say it"))),

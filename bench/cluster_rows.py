@@ -71,7 +71,9 @@ RELEASES = (
     (r"layouts-", {"fused_rmsnorm_kernel": 0}, {"release": "scaling-2023", "fused_norms": False}),
     (r"layouts-", {}, {"release": "scaling-2023"}),
     (r"simumax", {}, {"release": "nemo-2024", "overlap": []}),  # all overlaps switched off
-    (r"flagperf-70b", {}, {"release": "nemo-2024", "overlap": []}),
+    (r"flagperf-70b", {"model": "llama-2-70b"}, {"release": "megatron-2023"}),
+    (r"flagperf-70b", {}, {"release": "nemo-2024", "overlap": ["tensor_backward"]}),
+    (r"flagperf-paddle", {}, {"release": "paddle-2023"}),
     (r"DeepSpeed|bigscience|vtrain", {}, {"release": "deepspeed-2022"}),
     # Actors send while kernels run (OneFlow, arXiv 2110.15032).
     (r"dlperf", {"program": "oneflow"}, {"release": "megatron-2021", "overlap": ["data", "pipeline"]}),
@@ -84,9 +86,9 @@ RELEASES = (
     (r"ngc23|ngc24|NeMo 2[34]\.", {}, {"release": "nemo-2024"}),
     (r"ngc25|NeMo 2[5-9]\.|NeMo / Megatron-Core|Megatron-Core dev", {}, {"release": "nemo-2025"}),
 )
-# Groups whose program has no release here, so that they have the release of the nearest program: JAX, PaddlePaddle, InternEvo,
+# Groups whose program has no release here, so that they have the release of the nearest program: JAX, InternEvo,
 # modalities, ModelLink, Megatron-Bridge of 2026, the many submitters of MLPerf, and Transformers with DeepSpeed and Liger.
-OTHER_PROGRAMS = (r"^(tpu-|maxtext-|dgxc2411|jax-paxml|bridge-26|internevo|modalities|flagperf-paddle|mlperf51|ml-engineering|"
+OTHER_PROGRAMS = (r"^(tpu-|maxtext-|dgxc2411|jax-paxml|bridge-26|internevo|modalities|mlperf51|ml-engineering|"
                   r"modellink)")
 
 # What the notes of a group say of all its rows, where the rows do not.
@@ -401,10 +403,12 @@ def adapters_of(row, layers):
 
 def config_of(row, model, layers=None):
     """The config of a row; `model` is the name of a preset or the path of a file."""
+    kinds = {"device_kinds": f"{row['device']}-kinds.yaml"} if "kinds" in row else {}
     return {"workload": {"model": model, "sequence_length": row["sequence_tokens"], **adapters_of(row, layers)},
-            "cluster": cluster_of(row),
+            "cluster": {**cluster_of(row), **kinds},
             "parallel": parallel_of(row), "pipeline": pipeline_of(row),
-            "training": {"precision": precision_of(row), "optimizer": row.get("optimizer", "adamw")}}
+            "training": {"precision": precision_of(row), "optimizer": row.get("optimizer", "adamw"),
+                         **({"gradient_type": row["gradient_type"]} if "gradient_type" in row else {})}}
 
 
 def step_seconds(row, batch):
@@ -494,8 +498,10 @@ def name_of_model(row):
                      f"sequence{row['sequence_tokens']}"])
 
 
-def write_config(config, own_model, path):
-    """Writes a config, and next to it its model if that is not a preset."""
+def write_config(config, own_model, path, kinds=None):
+    """Writes a config, and next to it its model if that is not a preset, and kinds of devices of its own."""
+    if kinds:
+        (path.parent / config["cluster"]["device_kinds"]).write_text(yaml.safe_dump({"devices": kinds}))
     if own_model:
         model = path.parent / config["workload"]["model"]
         model.parent.mkdir(exist_ok=True)

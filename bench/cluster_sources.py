@@ -1,4 +1,6 @@
 """What the sources of rows say beyond their tables: scripts, configs and notes, each named where it is used."""
+import re
+
 import bridge_recipes
 import maxtext_recipes
 
@@ -35,7 +37,21 @@ def of_mlperf(row):
 
 
 def of_modalities(row):
-    row["vocab"] = GPT_VOCABULARY  # GPT-2's words, padded
+    """GPT-2's words, padded. BF_16 of the table sums gradients in bf16 (src/modalities/running_env/env_utils.py, bfSixteen)."""
+    row.update({"vocab": GPT_VOCABULARY, "gradient_type": "bf16"})
+
+
+def of_llm_foundry(row):
+    """mixed_precision: PURE sums gradients in bf16 (mosaicml/composer, composer/trainer/mosaic_fsdp_utils.py)."""
+    row["gradient_type"] = "bf16"
+
+
+def of_finetuning(row):
+    """NVIDIA/NeMo, nemo/collections/llm/recipes/llama3_8b.py and llama3_70b.py, performance_mode: gradients are summed in bf16, and
+    adapters alone switch the distributed optimizer off."""
+    row["gradient_type"] = "bf16"
+    if row["fine_tuning"] == "sft":
+        row["zero"] = 1
 
 
 def of_pax(row):
@@ -53,10 +69,17 @@ def of_dgxc_maxtext(row):
 
 def of_flagperf(row):
     """pretrain_llama3.sh and megatron_main.sh of the same repository: flash attention, sequence parallelism and the distributed
-    optimizer, and no argument that overlaps messages. The notes give the batches of two rows."""
+    optimizer, and no argument that overlaps messages. The notes give the batches of two rows. The experts of Megatron-Core
+    0.6.0 are divided among the tensor ranks (megatron/core/transformer/moe/experts.py), which gather their tokens
+    (moe_token_dispatcher_type allgather, the default). Llama 2 has Megatron-LM's own layers (no --transformer-impl), and its
+    recompute=True is --recompute-activations, which is selective (training/benchmarks/llama2_70B/megatron/megatron_main.sh).
+    FlashAttention takes no fp32. With sequence parallelism gathers and scatters of the backward always overlap the gradients
+    of weights (megatron/core/tensor_parallel/layers.py, and Transformer Engine's linear layers)."""
     row.update({"zero": 1, "attention": "flash"})
+    if row["precision"] == "tf32":
+        row.update({"attention": "unfused", "recompute": "selective"})
     if row["model"] == "mixtral-8x7b":
-        row["micro_batch_sequences"] = 3
+        row.update({"micro_batch_sequences": 3, "expert_tensor": row["tensor"], "dispatcher": "gathered"})
 
 
 def of_paddle(row):
@@ -75,25 +98,41 @@ def of_ml_engineering(row):
     row.update({"attention": "cudnn", "counts_model_flops": True})
 
 
+def of_nemo_launcher(row):
+    """The table came on 2022-09-06 (a2b2f83a of NVIDIA/NeMo-Framework-Launcher) and stayed in later versions of the page. The
+    5b.yaml of that commit has micro-batches of 2, 0 blocks that recompute, and no flash attention, which NeMo did not have yet."""
+    row.update({"program_release": "megatron-2022", "micro_batch_sequences": 2, "recompute": "none"})
+
+
 def of_2021(row):
     """Sequence parallelism came to Megatron-LM in 2022 (arXiv 2205.05198), OneFlow of 2021 has none."""
     row["sequence_parallel"] = False
 
 
-SOURCES = {"dlperf-gpt-v100": of_2021, "megatron-2020-tensor": of_2021, "mlperf51-llama31-8b": of_mlperf,
+# The reader of the memory of rows without "allocated" in their keys. `allocator`: what PyTorch's allocator holds
+# (torch.cuda.max_memory_cached in torchgpipe's benchmarks/unet-memory/main.py, max_reserved in torchtitan's metrics). `driver`:
+# what the driver shows as used ("actual/total" of FlagPerf, nvidia-smi of BigScience's chronicles).
+MEMORY_READERS = (("^torch(gpipe|titan)", "allocator"), ("^(flagperf|bigscience)", "driver"))
+
+SOURCES = {"dgxc2504-finetune": of_finetuning, "llm-foundry-a100-40": of_llm_foundry, "dlperf-gpt-v100": of_2021,
+           "megatron-2020-tensor": of_2021, "mlperf51-llama31-8b": of_mlperf,
            "modalities-leonardo-a100": of_modalities, "jax-paxml-gpt": of_pax,
            "dgxc2411-maxtext-llama2-70b": of_dgxc_maxtext, "flagperf-70b-and-mixtral": of_flagperf,
-           "flagperf-paddle-gpt-llama": of_paddle, "ml-engineering-h200-b200": of_ml_engineering}
+           "flagperf-paddle-gpt-llama": of_paddle, "nemo-launcher-gpt3-5b": of_nemo_launcher,
+           "ml-engineering-h200-b200": of_ml_engineering}
 
 
 def complete(row):
     """Adds to a row what its source says."""
     maxtext_recipes.complete(row)
+    row["memory_read_by"] = next((reader for groups, reader in MEMORY_READERS if re.search(groups, row["group"])), "tensors")
     found = SOURCES.get(row["group"])
     if found:
         found(row)
-    if row["group"].startswith("bridge-2") and row.get("model") == "kimi-k2":
-        row["optimizer"] = "muon"  # notes
+    if row["group"].startswith("bridge-2"):
+        row["gradient_type"] = "bf16"  # grad_reduce_in_fp32 is off in all recipes (bridge_recipes.py names the commits)
+        if row.get("model") == "kimi-k2":
+            row["optimizer"] = "muon"  # notes
     if bridge_recipes.hides_experts(row):
         row["overlap"] = "all-to-all"
     # XLA launches a step as one program.

@@ -117,19 +117,31 @@ def simulate(program, path):
     return answer, not more and memory.get("fits", answer.get("fits", True))
 
 
+def as_read(tensors, row):
+    """The bytes that the reader of a row's memory sees where tensors take `tensors` (docs/clusters.md, a plan)."""
+    reader = "tensors" if any("allocated" in key for key in row.given) else row.given.get("memory_read_by", "tensors")
+    return tensors * (1 if reader == "tensors" else 1.03) + (2 * 2**30 if reader == "driver" else 0)
+
+
+def peak_of(device, training):
+    """PyTorch's SGD keeps no state without momentum, pipewright's does."""
+    return device["peak_memory_bytes"] - (device["memory"]["optimizer"] if training.get("momentum") == 0 else 0)
+
+
 def predict(row, program, folder):
     row.path = folder / f"{row.group}-{row.number}{f'-guess{row.choice}' if row.choice else ''}.yaml"
-    cluster_rows.write_config(row.config, row.model, row.path)
+    cluster_rows.write_config(row.config, row.model, row.path, row.given.get("kinds"))
     try:
         answer, row.fits = simulate(program, row.path)
     except Unexpressed as reason:
         row.reason = str(reason)
         return
     row.predicted = answer["step_time_ns"] / 1e9
-    peaks = [device["peak_memory_bytes"] for device in answer["devices"]]
+    peaks = [peak_of(device, row.config["training"]) for device in answer["devices"]]
     memory = (answer.get("parallel") or {}).get("memory") or {}
-    row.predicted_memory = {"fullest": memory.get("fullest_rank_bytes", max(peaks)), "first": peaks[0], "last": peaks[-1],
-                            "total": sum(peaks), **{f"stage {stage}": peak for stage, peak in enumerate(peaks)}}
+    found = {"fullest": memory.get("fullest_rank_bytes", max(peaks)), "first": peaks[0], "last": peaks[-1], "total": sum(peaks),
+             **{f"stage {stage}": peak for stage, peak in enumerate(peaks)}}
+    row.predicted_memory = {kind: as_read(tensors, row) for kind, tensors in found.items()}
 
 
 def add_constants(rows):

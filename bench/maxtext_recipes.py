@@ -23,6 +23,15 @@ DEGREES = {"v5p/GPT3-175B-MaxText": {"tensor": 8}, "v5p/Llama4-Maverick-17B-128E
 KEEPS_QKV = ("trillium/Llama2-70B", "trillium/Llama3.1-70B", "trillium/Llama3.1-8B", "trillium/Mistral", "trillium/Mixtral",
              "v5p/Llama4-Maverick")  # folders; of v5e's scripts only 128b.sh (qkv_proj_offloaded)
 V5E_SEQUENCE, V5E_BATCH, V5E_HEAD_WIDTH = 2048, {16: 6, 32: 4, 64: 2, 128: 1}, 128
+# Recipes that multiply in int8: GPT3-175B's on v6e, whose folder is named fp8, and on v5p (quantization int8, in all three
+# products by _get_int8_quant_config of layers/quantizations.py). Chips with int8's rates in the place of fp8's, as Google states
+# them (docs.cloud.google.com/tpu/docs, v5p and v6e): no product in int8 was found measured.
+INT8 = ("trillium/GPT3-175B-MaxText/fp8", "v5p/GPT3-175B-MaxText")
+INT8_KINDS = {
+    "tpu-v5p": {"peak": {"bf16": "459 TFLOP/s", "fp8": "918 TFLOP/s"}, "memory": "95 GiB", "memory_bandwidth": "2765 GB/s",
+                "link": "ici-v5p", "source": "int8 for fp8"},
+    "tpu-v6e": {"peak": {"bf16": "918 TFLOP/s", "fp8": "1836 TFLOP/s"}, "best": {"bf16": "727.7 TFLOP/s"}, "memory": "32 GiB",
+                "memory_bandwidth": "1638 GB/s", "link": "ici-v6e", "source": "int8 for fp8"}}
 PLAN = {"zero": 3, "micro_batches": 1, "recompute": "full", "pipeline": 1}
 
 
@@ -36,6 +45,8 @@ def of_recipe(row):
     found = {**PLAN, "device": device, "gpus": row["devices"], "sequence_tokens": SEQUENCES.get(model, USUAL_SEQUENCE),
              "step_s": row["step_s"], **DEGREES.get(row["folder"], {})}
     found.update({"model": None, **SHAPES[model]} if model in SHAPES else {"model": MODELS.get(model, model)})
+    if row["folder"].startswith(INT8):
+        found.update({"precision": "fp8", "kinds": {device: INT8_KINDS[device]}})
     if row["folder"].startswith(KEEPS_QKV):
         found["recompute"] = all_but_qkv(model)
     if row["slices"] > 1:

@@ -295,6 +295,42 @@ class Sources(unittest.TestCase):
         cluster_sources.complete(row)
         self.assertFalse(cluster_rows.parallel_of(row)["sequence"])
 
+    def test_recipes_of_nemo_sum_in_bf16_and_divide_the_state_without_adapters(self):
+        for kind, zero in (("sft", 1), ("lora", None)):
+            row = {**ROW, "group": "dgxc2504-finetune", "fine_tuning": kind, "zero": None}
+            cluster_sources.complete(row)
+            self.assertEqual((row["gradient_type"], row["zero"]), ("bf16", zero))
+        row = {**ROW, "group": "bridge-2604-pretrain"}
+        cluster_sources.complete(row)
+        self.assertEqual(cluster_rows.config_of(row, "llama-3-70b")["training"],
+                         {"precision": "fp8", "optimizer": "adamw", "gradient_type": "bf16"})
+
+    def test_flagperf_has_its_program_and_experts_divided_among_tensor_ranks(self):
+        common = {"group": "flagperf-70b-and-mixtral", "software": "Megatron-core 0.6.0", "device": "h800-sxm-80", "tensor": 8}
+        for given, found in (({"model": "llama-2-70b", "precision": "bf16"}, {"release": "megatron-2023"}),
+                             ({"model": "mixtral-8x7b", "precision": "bf16"},
+                              {"release": "nemo-2024", "overlap": ["tensor_backward"]})):
+            row = {**common, **given}
+            cluster_sources.complete(row)
+            self.assertEqual(cluster_rows.release_of(row), found)
+            self.assertEqual(row.get("expert_tensor"), 8 if given["model"].startswith("mixtral") else None)
+        row = {**common, "model": "llama-2-70b", "precision": "tf32", "recompute": "full"}
+        cluster_sources.complete(row)
+        self.assertEqual((row["attention"], row["recompute"]), ("unfused", "selective"))
+
+    def test_memory_has_the_reader_of_its_source(self):
+        for group, reader in (("torchgpipe-cnn-memory", "allocator"), ("bigscience-200b-mbs", "driver"), ("own", "tensors")):
+            row = {**ROW, "group": group}
+            cluster_sources.complete(row)
+            self.assertEqual(row["memory_read_by"], reader)
+
+    def test_int8_is_fp8_of_a_chip_with_its_rates(self):
+        row = {"group": "tpu-own", "software": "MaxText", "model": "gpt3-175b", "device_type": "v5p-1024", "slices": 1, "devices": 512,
+               "step_s": 22, "folder": "v5p/GPT3-175B-MaxText", "tokens_per_batch": 4194304}
+        cluster_sources.complete(row)
+        self.assertEqual((row["precision"], row["kinds"]["tpu-v5p"]["peak"]["fp8"]), ("fp8", "918 TFLOP/s"))
+        self.assertEqual(cluster_rows.config_of(row, "gpt3-175b")["cluster"]["device_kinds"], "tpu-v5p-kinds.yaml")
+
     def test_names_of_gpt3_become_dimensions(self):
         row = {"group": "flagperf-paddle-gpt-llama", "software": "", "device": "a100-sxm-80", "model": "gpt3-13b"}
         cluster_sources.complete(row)
