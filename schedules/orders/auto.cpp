@@ -7,6 +7,7 @@
 #include "schedules/orders/order_changes.h"
 #include "schedules/orders/order_model.h"
 #include "schedules/orders/own_order.h"
+#include "schedules/orders/tabu_search.h"
 #include "workloads/error.h"
 
 #include <algorithm>
@@ -24,8 +25,9 @@ namespace {
 // share these limits: of rules, of exceptions from them, and of moves.
 constexpr double kMostPlaced = 7.5e6, kMostExcepted = 9e6, kMostTimed = 7.5e6;
 constexpr double kMostJustified = 250'000;  // in an order that is justified again and again
-constexpr double kMostTries = 200, kMostExceptions = 1000, kMostMoves = 1500;  // at a level
-constexpr double kMostExhausted = 50'000;                                      // tries among all orders of a small plan
+constexpr double kTimedInRound = 5;         // as long as a round of the tabu search, about
+constexpr double kMostTries = 200, kMostExceptions = 400, kMostRounds = 2500;  // at a level
+constexpr double kMostExhausted = 20'000;                                      // tries among all orders of a small plan
 constexpr int kMostSpared = 8;              // times that an order spares the memory that the order before lacks
 constexpr double kSparedPasses = 1e5;       // the same of a large plan, in all such orders
 constexpr std::size_t kMostSimulated = 12;  // orders of a level
@@ -288,8 +290,8 @@ private:
         }
         refill(best);
         justify(best);
-        const auto moves = static_cast<int>(effort_ * std::min(kMostMoves, kMostTimed / timed));
-        best = moved(model_, timer_, std::move(best), least, aim_, moves);
+        const auto rounds = static_cast<int>(effort_ * std::min(kMostRounds, kMostTimed / (kTimedInRound * timed)));
+        best = tabu_searched(model_, timer_, std::move(best), least, aim_, rounds);
         justify(best);
         exhaust(best, least);
         return best;

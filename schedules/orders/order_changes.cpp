@@ -10,117 +10,25 @@ namespace pw {
 namespace {
 
 constexpr std::size_t kHistory = 100;
-constexpr int kFarthest = 6;
 constexpr std::size_t kExceptedStages = 40;  // of a device: more kinds would not fit a PassKind
 
 struct ListPosition {
     int device, at;  // in the device's list
 };
 
-// An order that is changed again and again.
-class Changes {
+class MadeExceptions {
 public:
-    Changes(const OrderModel& model, OrderTimer& timer, TimedOrder order, Aim aim)
-        : model_(model), timer_(timer), aim_(aim), current_(std::move(order)) {
+    MadeExceptions(const OrderModel& model, OrderTimer& timer, TimedOrder order, Aim aim, const OrderRules& rules)
+        : model_(model), timer_(timer), aim_(aim), rules_(rules), current_(std::move(order)) {
         current_.times = timer_.times(current_.lists);
         best_ = current_;
         history_.assign(kHistory, current_.times);
         find_critical();
-    }
-
-    const TimedOrder& best() const { return best_; }
-
-protected:
-    std::size_t draw(std::size_t below) { return static_cast<std::size_t>(mixed(++drawn_) % below); }
-    ListPosition draw_critical() { return critical_[draw(critical_.size())]; }
-    const PassLists& lists() const { return current_.lists; }
-
-    // Keeps lists or not, whose times the timer found last.
-    bool take(PassLists lists, const StepTimes& times) {
-        StepTimes& earlier = history_[taken_++ % kHistory];
-        const bool keeps = !is_shorter(earlier, times, aim_) || !is_shorter(current_.times, times, aim_);
-        if (keeps) {
-            current_ = {std::move(lists), times};
-            find_critical();
-            if (is_shorter(times, best_.times, aim_))
-                best_ = current_;
-        }
-        earlier = current_.times;
-        return keeps;
-    }
-
-    const OrderModel& model_;
-    OrderTimer& timer_;
-
-private:
-    void find_critical();
-
-    Aim aim_;
-    TimedOrder current_, best_;
-    std::vector<StepTimes> history_;
-    std::size_t taken_ = 0;
-    std::uint64_t drawn_ = 0;
-    std::vector<int> position_;           // by number of a pass
-    std::vector<ListPosition> critical_;  // the passes on a longest path
-};
-
-void Changes::find_critical() {
-    position_.resize(static_cast<std::size_t>(model_.passes()));
-    int number = 0;
-    Ns longest = 0;
-    for (int device = 0; device < model_.devices(); ++device) {
-        const std::vector<OrderPass>& list = current_.lists[device];
-        if (list.empty())
-            continue;
-        for (std::size_t at = 0; at < list.size(); ++at)
-            position_[list[at].number()] = static_cast<int>(at);
-        const Ns begin = aim_ == Aim::Step ? 0 : timer_.begin(device);
-        if (const Ns time = timer_.end(list.back().number()) - begin; time > longest) {
-            longest = time;
-            number = list.back().number();
-        }
-    }
-    // A pass waits for the previous one of its list, or for the message that came last.
-    critical_.clear();
-    while (number >= 0) {
-        const int device = model_.device_of(number), at = position_[number];
-        critical_.push_back({device, at});
-        const int before = at > 0 ? current_.lists[device][at - 1].number() : -1;
-        number = before >= 0 && timer_.end(before) >= timer_.ready(number) ? before : timer_.last_sender(number);
-    }
-}
-
-class Moves : public Changes {
-public:
-    using Changes::Changes;
-
-    // Takes a pass of the longest path a few positions away.
-    void change() {
-        const ListPosition from = draw_critical();
-        const int distance = 1 + static_cast<int>(draw(draw(3) == 0 ? kFarthest : 2));
-        const int size = static_cast<int>(lists()[from.device].size());
-        const int to = std::clamp(draw(2) == 0 ? from.at - distance : from.at + distance, 0, size - 1);
-        PassLists moved = lists();
-        std::vector<OrderPass>& list = moved[from.device];
-        const auto first = list.begin();
-        if (from.at < to)
-            std::rotate(first + from.at, first + from.at + 1, first + to + 1);
-        else
-            std::rotate(first + to, first + from.at, first + from.at + 1);
-        if (fits(model_, from.device, list)) {
-            const StepTimes times = timer_.times(moved);
-            take(std::move(moved), times);
-        }
-    }
-};
-
-class MadeExceptions : public Changes {
-public:
-    MadeExceptions(const OrderModel& model, OrderTimer& timer, TimedOrder order, Aim aim, const OrderRules& rules)
-        : Changes(model, timer, std::move(order), aim), rules_(rules) {
         for (const std::vector<OrderPass>& list : lists())
             exceptions_.emplace_back(list.size() + 1, kByRules);
     }
+
+    const TimedOrder& best() const { return best_; }
 
     // Makes an exception for a position, on the longest path or anywhere, or ends an exception.
     void change() {
@@ -151,27 +59,73 @@ private:
         return static_cast<PassKind>((kind + 1 + draw(kinds - 1)) % kinds);
     }
 
+    std::size_t draw(std::size_t below) { return static_cast<std::size_t>(mixed(++drawn_) % below); }
+    ListPosition draw_critical() { return critical_[draw(critical_.size())]; }
+    const PassLists& lists() const { return current_.lists; }
+
+    // Keeps lists or not, whose times the timer found last.
+    bool take(PassLists lists, const StepTimes& times) {
+        StepTimes& earlier = history_[taken_++ % kHistory];
+        const bool keeps = !is_shorter(earlier, times, aim_) || !is_shorter(current_.times, times, aim_);
+        if (keeps) {
+            current_ = {std::move(lists), times};
+            find_critical();
+            if (is_shorter(times, best_.times, aim_))
+                best_ = current_;
+        }
+        earlier = current_.times;
+        return keeps;
+    }
+
+    void find_critical();
+
+    const OrderModel& model_;
+    OrderTimer& timer_;
+    Aim aim_;
     OrderRules rules_;
     Exceptions exceptions_;
+    TimedOrder current_, best_;
+    std::vector<StepTimes> history_;
+    std::size_t taken_ = 0;
+    std::uint64_t drawn_ = 0;
+    std::vector<int> position_;           // by number of a pass
+    std::vector<ListPosition> critical_;  // the passes on a longest path
 };
 
-template <class Search>
-TimedOrder best_of(Search search, const StepTimes& least, Aim aim, int changes) {
-    for (int k = 0; k < changes && main_time(search.best().times, aim) > main_time(least, aim); ++k)
-        search.change();
-    return search.best();
+void MadeExceptions::find_critical() {
+    position_.resize(static_cast<std::size_t>(model_.passes()));
+    int number = 0;
+    Ns longest = 0;
+    for (int device = 0; device < model_.devices(); ++device) {
+        const std::vector<OrderPass>& list = current_.lists[device];
+        if (list.empty())
+            continue;
+        for (std::size_t at = 0; at < list.size(); ++at)
+            position_[list[at].number()] = static_cast<int>(at);
+        const Ns begin = aim_ == Aim::Step ? 0 : timer_.begin(device);
+        if (const Ns time = timer_.end(list.back().number()) - begin; time > longest) {
+            longest = time;
+            number = list.back().number();
+        }
+    }
+    // A pass waits for the previous one of its list, or for the message that came last.
+    critical_.clear();
+    while (number >= 0) {
+        const int device = model_.device_of(number), at = position_[number];
+        critical_.push_back({device, at});
+        const int before = at > 0 ? current_.lists[device][at - 1].number() : -1;
+        number = before >= 0 && timer_.end(before) >= timer_.ready(number) ? before : timer_.last_sender(number);
+    }
 }
 
 }  // namespace
 
-TimedOrder moved(const OrderModel& model, OrderTimer& timer, TimedOrder order, const StepTimes& least, Aim aim,
-                 int changes) {
-    return best_of(Moves(model, timer, std::move(order), aim), least, aim, changes);
-}
-
 TimedOrder with_exceptions(const OrderModel& model, OrderTimer& timer, TimedOrder order, const OrderRules& rules,
                            const StepTimes& least, Aim aim, int changes) {
-    return best_of(MadeExceptions(model, timer, std::move(order), aim, rules), least, aim, changes);
+    MadeExceptions search(model, timer, std::move(order), aim, rules);
+    for (int k = 0; k < changes && main_time(search.best().times, aim) > main_time(least, aim); ++k)
+        search.change();
+    return search.best();
 }
 
 }  // namespace pw

@@ -1,6 +1,6 @@
-// Shortens an order by small changes. Changes are drawn, most of them where the step waits. One is kept unless the
-// order gets longer by it, and longer than it was some changes ago ("The late acceptance Hill-Climbing heuristic",
-// Burke and Bykov 2017).
+// Shortens an order by exceptions from the rules by which it was scheduled. Exceptions are drawn, most of them where
+// the step waits. A change is kept unless it makes the order longer, and longer than the order was some changes ago
+// ("The late acceptance Hill-Climbing heuristic", Burke and Bykov 2017).
 #pragma once
 
 #include "schedules/orders/list_scheduling.h"
@@ -14,13 +14,9 @@ struct TimedOrder {
     StepTimes times;
 };
 
-// Both functions return the shortest order of all, `order` or better, after this number of changes, or once its times
-// by the aim are not above `least`.
-
-// Takes single passes to other places in the lists of their devices.
-TimedOrder moved(const OrderModel& model, OrderTimer& timer, TimedOrder order, const StepTimes& least, Aim aim,
-                 int changes);
-// Makes exceptions from the rules by which `order` was scheduled, and schedules it again with each.
+// Makes exceptions from the rules by which `order` was scheduled, and schedules it again with each. Returns the
+// shortest order of all, `order` or better, after this number of changes, or once its times by the aim are not above
+// `least`.
 TimedOrder with_exceptions(const OrderModel& model, OrderTimer& timer, TimedOrder order, const OrderRules& rules,
                            const StepTimes& least, Aim aim, int changes);
 

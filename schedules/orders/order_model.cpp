@@ -332,6 +332,7 @@ std::vector<Ns> OrderModel::round_trips(int microbatch) const {
 OrderTimer::OrderTimer(const OrderModel& model)
     : model_(model),
       end_(static_cast<std::size_t>(model.passes())),
+      update_(end_.size()),
       lane_(static_cast<std::size_t>(model.lanes())),
       waiting_(static_cast<std::size_t>(model.devices())) {}
 
@@ -375,6 +376,8 @@ void OrderTimer::run(int device, const std::vector<OrderPass>& list) {
         if (next == 0)
             begin_[device] = start;
         end_[number] = end;
+        update_[number] = update;
+        sequence_.push_back(number);
         free_at_[device] = end + update;
         send(number, end);
     }
@@ -383,6 +386,7 @@ void OrderTimer::run(int device, const std::vector<OrderPass>& list) {
 StepTimes OrderTimer::times(const PassLists& lists) {
     Interruption::point();
     missing_ = model_.inputs();
+    sequence_.clear();
     ready_.assign(missing_.size(), 0);
     sender_.assign(missing_.size(), -1);
     std::fill(lane_.begin(), lane_.end(), 0);

@@ -177,9 +177,12 @@ public:
     StepTimes times(const PassLists& lists);
     // These are of the lists timed last, by number of a pass. An update comes after the end of its pass.
     Ns end(int number) const { return end_[static_cast<std::size_t>(number)]; }
+    Ns update(int number) const { return update_[static_cast<std::size_t>(number)]; }
     Ns ready(int number) const { return ready_[static_cast<std::size_t>(number)]; }
     int last_sender(int number) const { return sender_[static_cast<std::size_t>(number)]; }
     Ns begin(int device) const { return begin_[static_cast<std::size_t>(device)]; }
+    // The numbers of all passes, each after the passes that it waits for.
+    const std::vector<int>& sequence() const { return sequence_; }
 
 private:
     void run(int device, const std::vector<OrderPass>& list);
@@ -187,7 +190,8 @@ private:
 
     const OrderModel& model_;
     std::vector<int> missing_, weights_;  // by number, and by stage and device
-    std::vector<Ns> ready_, end_, lane_, free_at_, begin_;
+    std::vector<Ns> ready_, end_, update_, lane_, free_at_, begin_;
+    std::vector<int> sequence_;
     std::vector<std::size_t> next_;       // by device: the position in its list
     std::vector<int> sender_;             // by number: the pass whose message came last, or -1
     std::vector<int> waiting_, devices_;  // by device: the number that it waits for. Devices to continue

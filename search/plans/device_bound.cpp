@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <queue>
 #include <utility>
@@ -16,8 +17,8 @@ namespace {
 
 constexpr int kRounds = 300, kRoundsInVain = 100;  // for all splits
 constexpr int kRoundsOfBox = 60, kRoundsOfBoxInVain = 25;
-constexpr std::int64_t kNumbersPerTask = 32;  // that are read in less time than a task is simulated
-constexpr std::int64_t kMostNumbersOfBoxes = 150'000'000;
+constexpr std::int64_t kNumbersPerTask = 32;         // that are read in less time than a task is simulated
+constexpr std::int64_t kUsualNumbers = 150'000'000;  // of boxes
 
 void normalize(std::vector<double>& weights) {
     const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
@@ -91,6 +92,7 @@ struct BoundedBox {
     double bound;                 // of the longest time of a split
     std::vector<double> weights;  // with which it was found
     std::vector<double> means;    // by cut: its mean in the splits with the least means
+    bool is_raised = false;       // further rounds raise the bound little
     bool operator<(const BoundedBox& other) const { return bound > other.bound; }  // a queue has the greatest first
 };
 
@@ -98,31 +100,35 @@ struct BoundedBox {
 class Boxes {
 public:
     Boxes(const SplitTimes& splits, double limit, Deadline& deadline)
-        : splits_(splits), limit_(limit), shortest_(limit), deadline_(deadline) {}
+        : splits_(splits), scratch_(splits.scratch()), limit_(limit), shortest_(limit), deadline_(deadline) {}
 
     // Returns a lower bound on the longest time of all splits, at most the limit.
-    double bound() {
+    double bound(std::int64_t numbers) {
         std::vector<double> weights;
         for (std::size_t time = 0; time < splits_.count(); ++time)
             weights.push_back(splits_.is_of_device(time) ? 1 : 0.01);
         normalize(weights);
         BoundedBox all{splits_.all_splits(), 0, std::move(weights), {}};
-        raise(all, kRounds, kRoundsInVain);
-        const std::int64_t end = looked_ + kMostNumbersOfBoxes;
+        raise(all, kRounds, kRoundsInVain, limit_);
+        const std::int64_t end = looked_ + numbers;
         for (open_.push(std::move(all));
              looked_ < end && open_.top().bound < shortest_ * kClose && !deadline_.passed();) {
-            const BoundedBox box = open_.top();
+            BoundedBox box = open_.top();
             open_.pop();
+            if (!box.is_raised) {  // as far as it has to be: boxes with greater bounds may never be divided
+                const double other = open_.empty() ? limit_ : open_.top().bound;
+                raise(box, kRoundsOfBox, kRoundsOfBoxInVain, other * kAbove);
+                open_.push(std::move(box));
+                continue;
+            }
             const std::size_t cut = widest(box.cuts);
             const int middle = middle_of(box, cut);
             for (const bool later : {false, true}) {
                 BoundedBox part = box;
                 (later ? part.cuts.low : part.cuts.high)[cut] = later ? middle + 1 : middle;
-                if (!tighten(part.cuts))
-                    continue;
-                raise(part, kRoundsOfBox, kRoundsOfBoxInVain);
-                part.bound = std::max(part.bound, box.bound);
-                open_.push(std::move(part));
+                part.is_raised = false;
+                if (tighten(part.cuts))
+                    open_.push(std::move(part));
             }
             if (open_.empty())
                 return limit_;
@@ -133,24 +139,28 @@ public:
 
 private:
     static constexpr double kClose = 0.9999;  // to the shortest known: hardly more can be proven
+    static constexpr double kAbove = 1.0005;  // the bound of another box
 
-    void raise(BoundedBox& box, int rounds, int in_vain) {
+    // Raises the bound of a box. It is raised once rounds are in vain, or above `enough`.
+    void raise(BoundedBox& box, int rounds, int in_vain, double enough) {
         Ascent ascent(box.weights);
         box.means.assign(box.cuts.low.size(), 0);
-        int found = 0;
-        for (int round = 0, vain = 0; round < rounds && vain < in_vain; ++round) {
+        int found = 0, round = 0;
+        for (int vain = 0; round < rounds && vain < in_vain && ascent.best() <= enough; ++round) {
             if (deadline_.passed())
                 break;
-            const SplitTimes::Least least = splits_.least(ascent.weights(), box.cuts);
+            const SplitTimes::Least least = splits_.least(ascent.weights(), box.cuts, *scratch_);
             looked_ += least.looked;
             if (least.cuts.empty()) {
                 box.bound = limit_;
+                box.is_raised = true;
                 return;
             }
             const double longest = *std::ranges::max_element(least.times);
             shortest_ = std::min(shortest_, longest);
             if (box.cuts.low == box.cuts.high) {
-                box.bound = std::min(longest, limit_);
+                box.bound = std::max(box.bound, std::min(longest, limit_));
+                box.is_raised = true;
                 return;
             }
             for (std::size_t cut = 0; cut < box.means.size(); ++cut)
@@ -161,6 +171,9 @@ private:
             if (ascent.best() > shortest_ * (1 + 2e-6))
                 break;
         }
+        box.is_raised = ascent.best() <= enough;
+        if (ascent.best() <= box.bound)
+            return;
         box.bound = std::min(ascent.best(), limit_);
         box.weights = ascent.best_weights();
     }
@@ -203,6 +216,7 @@ private:
     }
 
     const SplitTimes& splits_;
+    const std::shared_ptr<SplitTimes::Scratch> scratch_;
     double limit_, shortest_;  // shortest_: the least longest time of the splits seen, at most the limit
     Deadline& deadline_;
     std::priority_queue<BoundedBox> open_;
@@ -212,13 +226,13 @@ private:
 }  // namespace
 
 Ns bound_of_devices(const Plan& plan, const StageBounds& bounds, const StageSpace& space, const Cluster& cluster,
-                    Ns limit, std::int64_t& looked, Deadline& deadline) {
+                    Ns limit, int effort, std::int64_t& looked, Deadline& deadline) {
     const SplitTimes splits(plan, bounds, space, cluster, limit, deadline);
     looked += splits.numbers() / 16;
     if (splits.too_many())
         return 0;
     Boxes boxes(splits, static_cast<double>(limit), deadline);
-    const double bound = boxes.bound();
+    const double bound = boxes.bound(effort * kUsualNumbers);
     looked += boxes.looked() / kNumbersPerTask;
     // The parts are rounded. Splits with a piece that was left out take at least `limit`.
     return bound >= static_cast<double>(limit) ? limit : std::clamp<Ns>(static_cast<Ns>(bound * (1 - 1e-6)), 0, limit);

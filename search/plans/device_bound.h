@@ -22,8 +22,9 @@ namespace pw {
 //
 // Branch and bound raises this bound. A box has a range for each cut. The box with the least bound is divided at a cut,
 // and its parts get bounds of their own, until the least bound is close to the longest time of a known split, or the
-// effort is spent (Land and Doig 1960). The least bound of all boxes holds for all splits.
+// effort is spent (Land and Doig 1960). The least bound of all boxes holds for all splits. `effort` is in multiples of
+// the usual effort.
 Ns bound_of_devices(const Plan& plan, const StageBounds& bounds, const StageSpace& space, const Cluster& cluster,
-                    Ns limit, std::int64_t& looked, Deadline& deadline);
+                    Ns limit, int effort, std::int64_t& looked, Deadline& deadline);
 
 }  // namespace pw

@@ -68,8 +68,20 @@ void Judge::set_effort(double effort) {
     ordered_layers_.clear();
 }
 
+void Judge::hold_order(const StageSplit& split) {
+    ordered_for(split);
+    held_links_ = links_of(problem_.model.layers, split);
+}
+
+void Judge::release_order() {
+    held_links_.reset();
+    ordered_layers_.clear();
+}
+
 // Keeps the plan of the last split alone: other splits have other orders.
 Judge::Candidate* Judge::ordered_for(const StageSplit& split) {
+    if (held_links_)
+        return *held_links_ == links_of(problem_.model.layers, split) ? ordered_.get() : nullptr;
     if (ordered_layers_ != split.layers) {
         ordered_ = candidate_of(links_of(problem_.model.layers, split), [&](const Shape& shape) {
             return complete_costs(costs_.costs_of(split), setup_, cluster_, problem_.model.layers, split, shape);

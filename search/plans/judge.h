@@ -23,6 +23,9 @@ public:
     const Cluster& cluster() const { return *cluster_; }
     // Sets the effort with which orders are found that depend on the split.
     void set_effort(double effort);
+    // From now on splits whose stages feed the same stages have the order of this split, until release_order().
+    void hold_order(const StageSplit& split);
+    void release_order();
     // Returns the plan for stages that feed only the next stage, or plan_of_any_order() if the order depends on the
     // split.
     const Plan& plan() const { return chain_; }
@@ -65,6 +68,7 @@ private:
     std::int64_t kept_tasks_ = 0;  // tasks of the plans in candidates_
     bool orders_by_costs_;
     std::vector<std::vector<int>> ordered_layers_;  // the split of ordered_
+    std::optional<StageLinks> held_links_;          // of the splits that have the order of ordered_
     std::unique_ptr<Candidate> ordered_;
 };
 

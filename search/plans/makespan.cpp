@@ -14,6 +14,7 @@
 #include <iterator>
 #include <limits>
 #include <new>
+#include <set>
 #include <utility>
 
 namespace pw {
@@ -22,6 +23,9 @@ namespace {
 
 constexpr std::int64_t kFirstRound = 2'000'000;  // tasks
 constexpr std::size_t kClimbers = 24, kLeastClimbers = 4, kSharpened = 8, kRefined = 4;
+constexpr std::size_t kPolished[] = {3, 1, 1};  // plans, again and again
+constexpr int kEffortOfDeepening = 3;           // in multiples of the usual effort for a bound
+constexpr double kEffortOfPolish = 0.1;         // of the whole effort for an order
 
 struct Search {
     const SearchProblem& problem;
@@ -148,7 +152,27 @@ void sharpen(Search& search) {
         search.batches.run("bounding", order, [](SearchedChoice& choice, Ns limit, Deadline& deadline) {
             choice.trial->open(deadline);
             if (!choice.trial->refused())
-                choice.trial->sharpen(limit, deadline);
+                choice.trial->sharpen(limit, 1, deadline);
+        });
+        share_bounds_of_any_order(search);
+    }
+}
+
+// Raises the least bounds of any order with more effort. The best plan is known by now.
+void deepen(Search& search) {
+    const SearchedChoices& choices = search.choices;
+    for (std::set<std::size_t> deepened; !search.batches.is_over();) {
+        search.choices.prune();
+        std::vector<std::size_t> order = choices.ordered_by([](const Trial& trial) { return trial.bound(); });
+        std::erase_if(order, [&](std::size_t index) { return choices[index].proven || choices[index].left_out; });
+        const auto any = std::ranges::find_if(
+            order, [&](std::size_t index) { return choices[index].trial->has_bound_of_any_order(); });
+        if (any == order.end() || choices[*any].trial->bound() > choices[order.front()].trial->bound() ||
+            !deepened.insert(*any).second)
+            return;
+        search.batches.run("bounding", {*any}, [](SearchedChoice& choice, Ns limit, Deadline& deadline) {
+            choice.trial->open(deadline);
+            choice.trial->sharpen(limit, kEffortOfDeepening, deadline);
         });
         share_bounds_of_any_order(search);
     }
@@ -207,17 +231,25 @@ void adopt(Search& search) {
     });
 }
 
-// Finds better orders for the most promising plans whose order depends on the split.
+// Finds better splits and orders for the most promising plans whose order depends on the split.
 void refine(Search& search) {
     const SearchedChoices& choices = search.choices;
-    std::vector<std::size_t> order = choices.ordered_by([](const Trial& trial) { return trial.step_time(); });
-    std::erase_if(order, [&](std::size_t index) {
-        return !choices[index].trial->orders_by_costs() || !choices[index].trial->fits();
-    });
-    order.resize(std::min(order.size(), kRefined));
-    search.batches.run("refining", order, [&](SearchedChoice& choice, Ns, Deadline& deadline) {
-        choice.trial->refine(search.problem.setup.pipeline.options.effort, deadline);
-    });
+    const double effort = search.problem.setup.pipeline.options.effort;
+    const auto run = [&](const std::string& doing, std::size_t most, auto work) {
+        std::vector<std::size_t> order = choices.ordered_by([](const Trial& trial) { return trial.step_time(); });
+        std::erase_if(order, [&](std::size_t index) {
+            return !choices[index].trial->orders_by_costs() || !choices[index].trial->fits();
+        });
+        order.resize(std::min(order.size(), most));
+        search.batches.run(doing, order, work);
+    };
+    for (const std::size_t most : kPolished)
+        run("polishing", most, [&](SearchedChoice& choice, Ns so_far, Deadline& deadline) {
+            if (choice.trial->bound() < so_far)
+                choice.trial->polish(kEffortOfPolish * effort, deadline);
+        });
+    run("refining", kRefined,
+        [&](SearchedChoice& choice, Ns, Deadline& deadline) { choice.trial->refine(effort, deadline); });
 }
 
 SearchStop stop_of(Search& search, int left_out) {
@@ -250,6 +282,7 @@ SearchResult search_plans(const SearchProblem& problem, const PlanLimits& limits
         improve(search);
         adopt(search);
         refine(search);
+        deepen(search);
     } catch (const std::bad_alloc&) {  // the plans found so far stay
         search.out_of_memory = true;
     }

@@ -43,6 +43,22 @@ double product(const std::vector<double>& weights, const std::vector<double>& nu
     return std::inner_product(weights.begin(), weights.end(), numbers.begin(), 0.0);
 }
 
+// Sets the weighted sums of the numbers of all parts, by cut, for a range of cuts. Most weights are 0. Returns how many
+// numbers were read.
+std::int64_t set_sums(const std::vector<double>& weights, const std::vector<std::vector<double>>& numbers, int low,
+                      int high, std::vector<double>& sums) {
+    std::int64_t read = 0;
+    std::fill(sums.begin() + low, sums.begin() + high + 1, 0.0);
+    for (std::size_t part = 0; part < weights.size(); ++part) {
+        if (weights[part] == 0)
+            continue;
+        for (int cut = low; cut <= high; ++cut)
+            sums[static_cast<std::size_t>(cut)] += weights[part] * numbers[part][static_cast<std::size_t>(cut)];
+        read += high - low + 1;
+    }
+    return read;
+}
+
 }  // namespace
 
 SplitTimes::SplitTimes(const Plan& plan, const StageBounds& bounds, const StageSpace& space, const Cluster& cluster,
@@ -208,20 +224,22 @@ void SplitTimes::add_pieces(int stage, const StageBounds& bounds, int whole, Ns 
     own.pieces.resize(cuts_);
     own.exceptions.resize(cuts_);
     const Row all = parts_of(stage, bounds, pieces.model(), true);
+    own.before.assign(all.size(), Row(cuts_));
+    own.after = own.before;
     for (int cut = 0; cut <= whole; ++cut) {
-        own.before.push_back(cut == whole ? Row(all.size())
-                                          : parts_of(stage, bounds, pieces.between(cut, whole), true));
-        Row& after =
-            own.after.emplace_back(cut == 0 ? Row(all.size()) : parts_of(stage, bounds, pieces.between(0, cut), true));
-        for (std::size_t part = 0; part < all.size(); ++part)
-            after[part] -= all[part] * (1 + kRoundedPart);
+        const Row none(all.size()),
+            before = cut == whole ? none : parts_of(stage, bounds, pieces.between(cut, whole), true),
+            after = cut == 0 ? none : parts_of(stage, bounds, pieces.between(0, cut), true);
+        for (std::size_t part = 0; part < all.size(); ++part) {
+            own.before[part][static_cast<std::size_t>(cut)] = before[part];
+            own.after[part][static_cast<std::size_t>(cut)] = after[part] - all[part] * (1 + kRoundedPart);
+        }
     }
     const auto is_sum = [&](const Piece& piece) {  // within the rounding
         const Row parts = parts_of(stage, bounds, piece, true);
-        const Row &before = own.before[static_cast<std::size_t>(piece.from)],
-                  &after = own.after[static_cast<std::size_t>(piece.to)];
+        const auto from = static_cast<std::size_t>(piece.from), to = static_cast<std::size_t>(piece.to);
         for (std::size_t part = 0; part < parts.size(); ++part) {
-            const double less = parts[part] - before[part] - after[part];
+            const double less = parts[part] - own.before[part][from] - own.after[part][to];
             if (less < 0 || less > 4 * kRoundedPart * std::max(all[part], parts[part]) + 1e-9)
                 return false;
         }
@@ -244,6 +262,9 @@ void SplitTimes::add_pieces(int stage, const StageBounds& bounds, int whole, Ns 
                     {own_time, sum && piece.reads, parts_of(stage, bounds, piece, false)});
         }
     }
+    for (const std::vector<PieceTime>& from : own.pieces)
+        own.is_plain.push_back(!from.empty() && from.back().to - from.front().to + 1 == std::ssize(from) &&
+                               std::ranges::none_of(from, &PieceTime::begins_late));
     is_cut.swap(is_cut_after);
 }
 
@@ -268,43 +289,68 @@ CutBox SplitTimes::all_splits() const {
     return box;
 }
 
-SplitTimes::Step SplitTimes::best_step(const StageTimes& stage, int cut, bool on_path, const Row& weights,
-                                       double of_stage, const Rest& rest, const Rest& after, int low, int high,
-                                       std::int64_t& looked) const {
-    const std::vector<PieceTime>& pieces = stage.pieces[static_cast<std::size_t>(cut)];
+// Returns the best step to pieces whose parts are sums.
+SplitTimes::Step SplitTimes::best_sum(const WeightedStage& stage, int cut, std::int64_t& looked) const {
+    const std::vector<PieceTime>& pieces = stage.times.pieces[static_cast<std::size_t>(cut)];
+    if (pieces.empty() || pieces.back().to < stage.low || pieces.front().to > stage.high)
+        return {kInfinite};
+    const int first = std::max(pieces.front().to, stage.low);
+    const Rest& after = stage.after;
+    if (stage.of_time == 0 && stage.times.is_plain[static_cast<std::size_t>(cut)] && pieces.back().to >= stage.high) {
+        ++looked;
+        const int to = stage.least_after[static_cast<std::size_t>(first)];
+        const PieceTime& piece = pieces[static_cast<std::size_t>(to - pieces.front().to)];
+        return {after.on_path[static_cast<std::size_t>(to)], to, &piece, nullptr, true};
+    }
     Step best{kInfinite};
-    const auto begin = std::ranges::lower_bound(pieces, low, {}, [](const PieceTime& piece) { return piece.to; });
+    const auto begin = std::ranges::lower_bound(pieces, first, {}, &PieceTime::to);
     auto piece = begin;
-    for (; piece != pieces.end() && piece->to <= high; ++piece) {
+    for (; piece != pieces.end() && piece->to <= stage.high; ++piece) {
         const double later = (piece->begins_late ? after.off_path : after.on_path)[static_cast<std::size_t>(piece->to)];
-        if (const double sum = later + of_stage * piece->time; sum < best.sum)
+        if (const double sum = later + stage.of_time * piece->time; sum < best.sum)
             best = {sum, piece->to, &*piece, nullptr, !piece->begins_late};
     }
     looked += piece - begin;
-    const double before = product(weights, stage.before[static_cast<std::size_t>(cut)]);
+    return best;
+}
+
+SplitTimes::Step SplitTimes::best_step(const WeightedStage& stage, int cut, bool on_path, std::int64_t& looked) const {
+    Step best = best_sum(stage, cut, looked);
+    const double before = stage.before[static_cast<std::size_t>(cut)];
     best.sum += before;
-    const std::vector<ExceptionalPiece>& exceptions = stage.exceptions[static_cast<std::size_t>(cut)];
-    for (auto own = std::ranges::lower_bound(exceptions, low, {},
+    const std::vector<ExceptionalPiece>& exceptions = stage.times.exceptions[static_cast<std::size_t>(cut)];
+    for (auto own = std::ranges::lower_bound(exceptions, stage.low, {},
                                              [](const ExceptionalPiece& other) { return other.piece.to; });
-         own != exceptions.end() && own->piece.to <= high; ++own) {
+         own != exceptions.end() && own->piece.to <= stage.high; ++own) {
         const auto to = static_cast<std::size_t>(own->piece.to);
         const bool is_on_path = on_path && own->may_be_on_path, next_is = is_on_path && !own->piece.begins_late;
-        const double later = is_on_path ? before + (next_is ? after.on_path : after.off_path)[to]
-                                        : rest.off_path[to] + product(weights, own->parts);
-        if (const double sum = later + of_stage * own->piece.time; sum < best.sum)
+        const double later = is_on_path ? before + (next_is ? stage.after.on_path : stage.after.off_path)[to]
+                                        : stage.rest.off_path[to] + product(stage.weights, own->parts);
+        if (const double sum = later + stage.of_time * own->piece.time; sum < best.sum)
             best = {sum, own->piece.to, &own->piece, is_on_path ? nullptr : &own->parts, next_is};
-        looked += is_on_path ? 1 : std::ssize(weights);
+        looked += is_on_path ? 1 : std::ssize(stage.weights);
     }
     return best;
 }
 
-SplitTimes::Least SplitTimes::least(const std::vector<double>& weights, const CutBox& box) const {
+struct SplitTimes::Scratch {
+    Row of_parts, before, after;  // weights, and sums by cut
+    Rest rest, rest_before, rest_after;
+    std::vector<int> least_after;
+    std::vector<std::vector<Step>> on_path, off_path;  // by stage, and by cut of the box
+};
+
+std::shared_ptr<SplitTimes::Scratch> SplitTimes::scratch() const {
+    const Row none(cuts_, kInfinite);
+    const Rest rest{none, none};
+    const std::vector<std::vector<Step>> steps(static_cast<std::size_t>(stages_));
+    return std::make_shared<Scratch>(Scratch{{}, none, none, rest, rest, rest, std::vector<int>(cuts_), steps, steps});
+}
+
+SplitTimes::Least SplitTimes::least(const std::vector<double>& weights, const CutBox& box, Scratch& scratch) const {
     Least answer;
-    const std::vector<double> none(cuts_, kInfinite);
-    Rest rest{none, none}, before = rest, after = rest;
-    std::vector<std::vector<Step>> on_path(static_cast<std::size_t>(stages_)), off_path = on_path;
+    auto& [own, sums_before, sums_after, rest, before, after, least_after, on_path, off_path] = scratch;
     rest.on_path.back() = rest.off_path.back() = 0;
-    Row own;
     for (int stage = stages_ - 1; stage >= 0; --stage) {
         const auto at = static_cast<std::size_t>(stage);
         const StageTimes& times = stage_times_[at];
@@ -312,49 +358,56 @@ SplitTimes::Least SplitTimes::least(const std::vector<double>& weights, const Cu
         for (const Part& part : times.parts)
             own.push_back(std::accumulate(part.begin(), part.end(), 0.0,
                                           [&](double sum, std::size_t time) { return sum + weights[time]; }));
-        const double of_stage = weights[windows_.size() + at];
         const int low = box.low[at + 1], high = box.high[at + 1];
-        for (int cut = low; cut <= high; ++cut) {
+        answer.looked += set_sums(own, times.after, low, high, sums_after);
+        answer.looked += set_sums(own, times.before, box.low[at], box.high[at], sums_before);
+        int least = high;
+        for (int cut = high; cut >= low; --cut) {
             const auto to = static_cast<std::size_t>(cut);
-            const double sum = product(own, times.after[to]);
-            after.on_path[to] = rest.on_path[to] + sum;
-            after.off_path[to] = rest.off_path[to] + sum;
+            after.on_path[to] = rest.on_path[to] + sums_after[to];
+            after.off_path[to] = rest.off_path[to] + sums_after[to];
+            least = after.on_path[to] <= after.on_path[static_cast<std::size_t>(least)] ? cut : least;
+            least_after[to] = least;
         }
-        before = {none, none};
+        const WeightedStage weighted{times, own, weights[windows_.size() + at], sums_before, rest, after, least_after,
+                                     low,   high};
+        on_path[at].clear();
+        off_path[at].clear();
         for (int cut = box.low[at]; cut <= box.high[at]; ++cut) {
             const auto from = static_cast<std::size_t>(cut);
-            on_path[at].push_back(best_step(times, cut, true, own, of_stage, rest, after, low, high, answer.looked));
+            on_path[at].push_back(best_step(weighted, cut, true, answer.looked));
             before.on_path[from] = before.off_path[from] = on_path[at].back().sum;
             off_path[at].push_back(on_path[at].back());
             if (times.exceptions[from].empty())
                 continue;
-            off_path[at].back() = best_step(times, cut, false, own, of_stage, rest, after, low, high, answer.looked);
+            off_path[at].back() = best_step(weighted, cut, false, answer.looked);
             before.off_path[from] = off_path[at].back().sum;
         }
-        answer.looked += std::ssize(own) * (high - low + box.high[at] - box.low[at] + 2);
+        answer.looked += high - low + box.high[at] - box.low[at] + 2;
         std::swap(rest, before);
     }
     answer.mean = rest.on_path.front();
     if (answer.mean < kInfinite)
-        read(on_path, off_path, box, answer);
+        read(scratch, box, answer);
     return answer;
 }
 
-void SplitTimes::read(const std::vector<std::vector<Step>>& on_path, const std::vector<std::vector<Step>>& off_path,
-                      const CutBox& box, Least& answer) const {
+void SplitTimes::read(const Scratch& scratch, const CutBox& box, Least& answer) const {
     answer.cuts = {0};
     answer.times.assign(count(), 0);
     bool is_on_path = true;
-    for (std::size_t stage = 0; stage < on_path.size(); ++stage) {
+    for (std::size_t stage = 0; stage < stage_times_.size(); ++stage) {
         const auto cut = static_cast<std::size_t>(answer.cuts.back());
-        const Step& step = (is_on_path ? on_path : off_path)[stage][cut - static_cast<std::size_t>(box.low[stage])];
+        const Step& step =
+            (is_on_path ? scratch.on_path : scratch.off_path)[stage][cut - static_cast<std::size_t>(box.low[stage])];
         const StageTimes& times = stage_times_[stage];
         for (std::size_t part = 0; part < times.parts.size(); ++part) {
             const double time = step.parts != nullptr
                                     ? (*step.parts)[part]
-                                    : times.before[cut][part] + times.after[static_cast<std::size_t>(step.to)][part];
+                                    : times.before[part][cut] + times.after[part][static_cast<std::size_t>(step.to)];
             for (const std::size_t number : times.parts[part])
                 answer.times[number] += time;
+            answer.looked += std::ssize(times.parts[part]);
         }
         answer.times[windows_.size() + stage] = step.piece->time;
         answer.cuts.push_back(step.to);

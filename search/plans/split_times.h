@@ -7,6 +7,7 @@
 #include "workloads/cluster/cluster.h"
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace pw {
@@ -45,8 +46,11 @@ public:
         std::vector<double> times;  // of this split
         std::int64_t looked = 0;    // numbers that were read
     };
+    // Memory that least() uses again.
+    struct Scratch;
+    std::shared_ptr<Scratch> scratch() const;
     // Returns the least weighted sum of the times of a split in the box.
-    Least least(const std::vector<double>& weights, const CutBox& box) const;
+    Least least(const std::vector<double>& weights, const CutBox& box, Scratch& scratch) const;
 
 private:
     using Part = std::vector<std::size_t>;  // the times of a split that count this part of a piece's time
@@ -64,13 +68,16 @@ private:
         bool may_be_on_path;
         Row parts;  // if it is not
     };
-    // By cut: the pieces from it, and the numbers of the cut before a piece and after it.
     struct StageTimes {
         std::vector<std::size_t> own_windows;  // of the stage's device
         std::vector<Part> parts;
+        // By cut: the pieces from it.
         std::vector<std::vector<PieceTime>> pieces;
         std::vector<std::vector<ExceptionalPiece>> exceptions;
-        std::vector<Row> before, after;
+        // By cut: whether the pieces end at consecutive cuts, and a stage after a piece reads from it.
+        std::vector<char> is_plain;
+        // By part and cut: the numbers of the cut before a piece and after it.
+        std::vector<std::vector<double>> before, after;
     };
     // By stage: the devices that send to it, and to which it sends gradients.
     struct Ends {
@@ -89,6 +96,16 @@ private:
     struct Rest {
         std::vector<double> on_path, off_path;
     };
+    // A stage whose parts have weights, and whose pieces end in a range of cuts.
+    struct WeightedStage {
+        const StageTimes& times;
+        const Row& weights;
+        double of_time;                       // the weight of the stage's own time
+        const Row& before;                    // by cut: the weighted numbers of the cut before a piece
+        const Rest &rest, &after;             // after: with the weighted numbers of the cut after a piece
+        const std::vector<int>& least_after;  // by cut: the cut from it on with the least sum on a path
+        int low, high;
+    };
 
     void find_messages(const Plan& plan, const Pieces& pieces, const Cluster& cluster, bool has_lengths);
     void add_stage(int stage, const Plan& plan, const PlanBound& bound);
@@ -96,11 +113,10 @@ private:
     Row parts_of(int stage, const StageBounds& bounds, Piece piece, bool on_path) const;
     Ns time_on_path(int stage, const Piece& piece, Ns own, Ns path, Ns before, const PlanBound& bound) const;
     Ns time_in_any_order(const Window& window, const StageBounds& bounds, int stage, const Piece& piece) const;
-    Step best_step(const StageTimes& stage, int cut, bool on_path, const Row& weights, double of_stage,
-                   const Rest& rest, const Rest& after, int low, int high, std::int64_t& looked) const;
+    Step best_step(const WeightedStage& stage, int cut, bool on_path, std::int64_t& looked) const;
+    Step best_sum(const WeightedStage& stage, int cut, std::int64_t& looked) const;
 
-    void read(const std::vector<std::vector<Step>>& on_path, const std::vector<std::vector<Step>>& off_path,
-              const CutBox& box, Least& answer) const;
+    void read(const Scratch& scratch, const CutBox& box, Least& answer) const;
 
     std::size_t cuts_;
     int stages_;

@@ -17,7 +17,7 @@ namespace pw {
 namespace {
 
 constexpr int kOrdersOfSplit = 50;  // that are simulated, about, where the order depends on the split
-constexpr std::int64_t kMostOrderedSplits = 200;
+constexpr std::int64_t kMostOrderedSplits = 60;
 
 // Every stage that reads data counts the time of reading it. So attention is the largest part of all passes with one
 // stage, and the smallest with a stage for each layer.
@@ -369,12 +369,13 @@ bool Trial::has_windows() {
     return several && !has_forwards_only(problem_.model.layers);
 }
 
-void Trial::sharpen(Ns limit, Deadline& deadline) {
+void Trial::sharpen(Ns limit, int effort, Deadline& deadline) {
     sharp_ = true;
     if (refused_ || !space_.complete() || !has_windows() ||
         schedule_named(problem_.setup, found_.choice.schedule).asynchronous())
         return;
-    const Ns bound = bound_of_devices(judge().plan(), *bounds_, space_, judge().cluster(), limit, spent_, deadline);
+    const Ns bound =
+        bound_of_devices(judge().plan(), *bounds_, space_, judge().cluster(), limit, effort, spent_, deadline);
     found_.lower_bound = std::max(found_.lower_bound, bound);
 }
 
@@ -388,6 +389,41 @@ void Trial::raise_to_any_order(Ns bound) {
     const Schedule& schedule = schedule_named(problem_.setup, found_.choice.schedule);
     if (open_ && !refused_ && !has_pairs_ && schedule.trains && !schedule.asynchronous())
         found_.lower_bound = std::max(found_.lower_bound, bound);
+}
+
+// Returns the best cuts near the others for the order of the others.
+Cuts Trial::moved_under_order(const Cuts& cuts) {
+    judge().hold_order(split_of(cuts));
+    const auto value_below = [&](const Cuts& moved, const CutValue& above) -> std::optional<CutValue> {
+        const std::optional<Ns> time = judge().step_time(split_of(moved));
+        spent_ += tasks_of_plan_ / kOrdersOfSplit;
+        return time && *time < above.time ? std::optional(CutValue{0, *time}) : std::nullopt;
+    };
+    ValuedCuts best{cuts, kWorstCuts};
+    if (const std::optional<CutValue> value = value_below(cuts, kWorstCuts))
+        best = moves_.descend({cuts, *value}, value_below);
+    judge().release_order();
+    return best.cuts;
+}
+
+void Trial::polish(double effort, Deadline& deadline) {
+    constexpr int kRounds = 60, kMostMoved = 5;
+    if (cuts_.size() < 3)
+        return;
+    const double before = judge().setup().pipeline.options.effort;
+    judge().set_effort(effort);
+    const CutValue unpolished = best_;
+    Cuts cuts = cuts_;
+    for (int round = 0; round < kRounds && !deadline.passed(); ++round) {
+        Cuts moved = moved_under_order(cuts);
+        if (moved == cuts)
+            moved = moves_.perturbed(cuts_, kMostMoved);
+        try_cuts(moved, best_);
+        cuts = std::move(moved);
+    }
+    if (best_ < unpolished)
+        found_.effort = effort;
+    judge().set_effort(before);
 }
 
 void Trial::refine(double effort, Deadline& deadline) {

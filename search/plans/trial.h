@@ -33,8 +33,9 @@ public:
     void propose(Deadline& deadline);
     // Moves cuts while that helps, for about `tasks` simulated tasks.
     void climb(std::int64_t tasks, Deadline& deadline);
-    // Raises the bound if devices have several stages. Once, and not beyond `limit`.
-    void sharpen(Ns limit, Deadline& deadline);
+    // Raises the bound if devices have several stages, not beyond `limit`. `effort` is in multiples of the usual
+    // effort.
+    void sharpen(Ns limit, int effort, Deadline& deadline);
     bool is_sharp() const { return sharp_; }
     // Raises the bound to a bound that holds for any order of the tasks. It does not hold if passes overlap in pairs,
     // or if mini-batches overlap.
@@ -45,6 +46,9 @@ public:
     bool orders_by_costs() const { return orders_by_costs_; }
     // Tries the split of a plan with as many stages.
     void adopt(const Trial& other, Deadline& deadline);
+    // Moves the cuts of the best split under its order, orders the tasks of the moved cuts anew, and goes on from
+    // there.
+    void polish(double effort, Deadline& deadline);
     // Looks for a better order of the best split.
     void refine(double effort, Deadline& deadline);
     // Tries every split whose bound is below `limit`. True when none is left.
@@ -90,6 +94,7 @@ private:
     void propose_what_fits(Deadline& deadline);
     StageSplit split_of(const Cuts& cuts) const;
     std::optional<CutValue> try_cuts(const Cuts& cuts, const CutValue& above);
+    Cuts moved_under_order(const Cuts& cuts);
     void keep(const Cuts& cuts, const StageSplit& split, const CutValue& value,
               const std::optional<Shortage>& shortage);
 

@@ -75,7 +75,7 @@ Ns sharpest_bound(const SearchProblem& problem, const PlanChoice& choice) {
     Trial trial(problem, space, sized, choice);
     Deadline never(1e9);
     trial.open(never);
-    trial.sharpen(kNeverFits, never);
+    trial.sharpen(kNeverFits, 1, never);
     return trial.bound();
 }
 

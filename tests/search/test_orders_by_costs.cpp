@@ -153,7 +153,7 @@ TEST_P(AnyOrder, HasBoundsThatHoldForEverySplit) {
             trial.open(never);
             if (trial.refused())
                 continue;
-            trial.sharpen(kNeverFits, never);
+            trial.sharpen(kNeverFits, 1, never);
             const pw::Setup chosen = setup_of(config, choice);
             Ns least = kNeverFits;
             int tried = 0;

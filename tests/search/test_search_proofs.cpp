@@ -151,7 +151,7 @@ private:
                 of_size = std::make_unique<SizedModel>(problem, space, choice);
             Trial trial(problem, space, *of_size, choice);
             trial.open(never);
-            trial.sharpen(kNeverFits, never);
+            trial.sharpen(kNeverFits, 1, never);
             const std::optional<Ns> least = every.best_of(choice);
             EXPECT_TRUE(!least || trial.bound() <= *least) << print(choice) << ": " << trial.bound();
         }

@@ -1,6 +1,8 @@
-// Orders by list scheduling whose passes are then justified. Times and room are found anew, pass by pass.
+// Orders by list scheduling whose passes are then justified, or moved by the tabu search. Times and room are found
+// anew, pass by pass.
 #include "schedules/orders/justification.h"
 #include "schedules/orders/list_scheduling.h"
+#include "schedules/orders/tabu_search.h"
 #include "tests/support/dice.h"
 #include "tests/support/random_passes.h"
 #include "tests/support/shapes.h"
@@ -116,6 +118,34 @@ TEST(Justification, KeepsThePassesAndTheRoomAndNeverLengthens) {
         }
     }
     EXPECT_GT(shorter, all / 5) << "of " << 2 * all;
+}
+
+TEST(TabuSearch, KeepsThePassesAndTheRoomAndNeverLengthens) {
+    Random random(2);
+    int shorter = 0;
+    const int all = rounds(200);
+    for (int k = 0; k < all; ++k) {
+        const int devices = pick(random, 1, 5), room = pick(random, 1, 2 * devices);
+        const Pipeline one(k % 2 == 0 ? "auto" : "auto-v", devices, pick(random, 1, 8), room, random);
+        const OrderModel model({one.shape, one.options, &one.order});
+        OrderTimer timer(model);
+        const PassLists before = scheduled(model, {.ahead = 0.5 * pick(random, 1, 5), .patience = 0.5});
+        for (const Aim aim : {Aim::Step, Aim::Span}) {
+            const TimedOrder found = tabu_searched(model, timer, {before, timer.times(before)}, {0, 0}, aim, 150);
+            for (std::size_t device = 0; device < before.size(); ++device) {
+                EXPECT_TRUE(std::ranges::is_permutation(found.lists[device], before[device])) << k;
+                EXPECT_LE(most_held(found.lists[device]), room * std::ssize(model.stages_on(static_cast<int>(device))))
+                    << k;
+            }
+            const Ends old = ends_of(one, model, before), now = ends_of(one, model, found.lists);
+            EXPECT_EQ(found.times.step, now.last) << k;
+            EXPECT_EQ(found.times.span, now.span) << k;
+            const Ns by_aim = aim == Aim::Step ? now.last : now.span, least = aim == Aim::Step ? old.last : old.span;
+            EXPECT_LE(by_aim, least) << k;
+            shorter += by_aim < least ? 1 : 0;
+        }
+    }
+    EXPECT_GT(shorter, all / 2) << "of " << 2 * all;
 }
 
 }  // namespace
