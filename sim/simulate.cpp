@@ -65,10 +65,10 @@ public:
                    const std::function<bool()>& should_stop);
     Explanation explain(const Costs& costs);
 
+    Metrics metrics(const Costs& costs, const Trace& head);
     // These are of the costs last run.
     std::vector<TraceEvent> events() const;
     Trace trace() const;
-    Metrics metrics(const Trace& head) const;
     Ns step_time() const;
 
 private:
@@ -331,7 +331,13 @@ Samples Simulation::sample(const Costs& costs, const Jitter& jitter, int draws, 
     return samples;
 }
 
-Metrics Simulation::metrics(const Trace& head) const {
+Metrics Simulation::metrics(const Costs& costs, const Trace& head) {
+    const bool is_proven = !proof_->order.empty();
+    if (!is_proven)
+        run(costs);  // which refuses a plan that does not complete
+    const std::vector<DeviceMemory> memory = memory_by_device(plan_, *proof_, costs, versions_, mode_.early_receive());
+    if (is_proven)
+        run(costs);  // after the tables for the memory are gone: those of a run are as large
     const auto [first, last] = extent();
     StepMetrics of_devices(head, first, last);
     const Traffic traffic(plan_.shape, graph_.index(), *costs_);
@@ -342,12 +348,9 @@ Metrics Simulation::metrics(const Trace& head) const {
         of_devices.add(own);
     }
     Metrics metrics = of_devices.of_step(step_time());
-    const std::vector<Buffer> buffers = buffers_of(plan_, *proof_, *costs_, versions_, mode_.early_receive());
-    const Rows buffers_on = by_device(buffers, plan_.shape.devices);
-    const std::vector<Bytes> reserved = needed_by(plan_, buffers, *costs_);
-    for (int device = 0; device < plan_.shape.devices; ++device) {
-        note_memory(metrics.devices[device], peak_of(plan_.order[device], buffers, buffers_on[device]));
-        metrics.devices[device].reserved_memory = reserved[device];
+    for (std::size_t device = 0; device < memory.size(); ++device) {
+        note_memory(metrics.devices[device], memory[device].peak);
+        metrics.devices[device].reserved_memory = memory[device].needed;
     }
     return metrics;
 }
@@ -380,10 +383,7 @@ std::vector<TraceEvent> Simulator::events(const Costs& costs) {
     return simulation_->events();
 }
 
-Metrics Simulator::metrics(const Costs& costs, const Trace& head) {
-    simulation_->run(costs);
-    return simulation_->metrics(head);
-}
+Metrics Simulator::metrics(const Costs& costs, const Trace& head) { return simulation_->metrics(costs, head); }
 
 Explanation Simulator::explain(const Costs& costs) { return simulation_->explain(costs); }
 

@@ -55,6 +55,39 @@ std::optional<BufferUse> reloaded_use(BufferUse use) {
     return std::nullopt;
 }
 
+// A pair holds what either of its tasks needs from its start to its end.
+void hold_for_pairs(Buffer& buffer, const std::vector<Task>& order) {
+    if (buffer.first > 0 && order[static_cast<std::size_t>(buffer.first) - 1].with_next)
+        --buffer.first;
+    if (static_cast<std::size_t>(buffer.last) < order.size() && order[buffer.last].with_next)
+        ++buffer.last;
+}
+
+// Returns the first and last position of the optimizer states of a stage: of LOAD and STORE, or else `whole`.
+std::pair<int, int> life_of_states(const std::vector<Task>& order, int stage, std::pair<int, int> whole) {
+    for (int position = 0; position < std::ssize(order); ++position)
+        if (const Task& task = order[static_cast<std::size_t>(position)]; copies_states(task.op) && task.stage == stage)
+            (leaves_device(task.op) ? whole.second : whole.first) = position;
+    return whole;
+}
+
+// Returns about the most buffers of a plan. Memory that is reserved for them, so that they do not move while more are
+// added, is never touched if it is not used.
+std::size_t most_buffers(const Costs& costs, int microbatches) {
+    std::size_t each = 0;  // per micro-batch
+    for (const StageBytes& bytes : costs.bytes)
+        for (const Bytes size :
+             {bytes.data, bytes.until_input, bytes.until_weight, bytes.gradient_kept, bytes.keys_and_values,
+              bytes.first_until_again, bytes.first_until_input, bytes.first_until_weight, bytes.statistics,
+              bytes.offloaded_until_input, bytes.offloaded_until_input, bytes.offloaded_until_weight,
+              bytes.offloaded_until_weight, bytes.until_input + bytes.until_weight})
+            each += size > 0 ? 1 : 0;
+    for (const EdgeBytes& bytes : costs.edges)
+        each += (bytes.forward > 0 ? 2 : 0) + (bytes.backward > 0 ? 2 : 0);
+    return each * static_cast<std::size_t>(microbatches);
+}
+
+// Collects the buffers of all devices, or of one at a time.
 class Collector {
 public:
     Collector(const Plan& plan, const Proof& proof, const Costs& costs, const VersionTable& versions, bool early,
@@ -81,10 +114,24 @@ public:
     }
 
     std::vector<Buffer> collect() {
-        reserve();
-        for (int device = 0; device < plan_.shape.devices; ++device)
+        buffers_.reserve(most_buffers(costs_, plan_.shape.microbatches));
+        collect(0, plan_.shape.devices);
+        return std::move(buffers_);
+    }
+
+    // Valid until the next call.
+    const std::vector<Buffer>& collect_on(int device) {
+        buffers_.clear();
+        collect(device, device + 1);
+        return buffers_;
+    }
+
+private:
+    void collect(int begin, int end) {
+        devices_ = {begin, end};
+        for (int device = begin; device < end; ++device)
             add_persistent(device);
-        for (int node = 0; node < graph_.size(); ++node)
+        for (int node = first_node(begin); node < first_node(end); ++node)
             if (saves_first(graph_.task(node).op))
                 add_activations(node);
         for (int edge = 0; edge < static_cast<int>(costs_.edges.size()); ++edge) {
@@ -92,40 +139,24 @@ public:
             add_landings(edge, false);
         }
         if (keeps_copies(costs_, early_))
-            add_sent_copies();
+            add_sent_copies(first_node(begin), first_node(end));
         for (Buffer& buffer : buffers_)
-            hold_for_pairs(buffer);
-        return std::move(buffers_);
+            hold_for_pairs(buffer, plan_.order[buffer.device]);
+        refuse_heavy(bytes_, largest_);
     }
 
-private:
+    int first_node(int device) const { return device < plan_.shape.devices ? graph_.node(device, 0) : graph_.size(); }
+    bool collects_on(int device) const { return devices_.first <= device && device < devices_.second; }
+
     int end_of(int device) const { return std::max<int>(0, static_cast<int>(plan_.order[device].size()) - 1); }
 
-    // A pair holds what either of its tasks needs from its start to its end.
-    void hold_for_pairs(Buffer& buffer) const {
-        const std::vector<Task>& order = plan_.order[buffer.device];
-        if (buffer.first > 0 && order[static_cast<std::size_t>(buffer.first) - 1].with_next)
-            --buffer.first;
-        if (static_cast<std::size_t>(buffer.last) < order.size() && order[buffer.last].with_next)
-            ++buffer.last;
-    }
-
     void add(Buffer buffer) {
-        if (buffer.bytes > 0)
-            buffers_.push_back(buffer);
-    }
-
-    // Returns the first and last position of the optimizer states: the whole list, or from LOAD to STORE.
-    std::pair<int, int> life_of_states(int device, int stage) const {
-        std::pair life{0, end_of(device)};
-        if (graph_.nodes(Op::Store, stage).empty())
-            return life;
-        const std::vector<Task>& order = plan_.order[static_cast<std::size_t>(device)];
-        for (int position = 0; position < std::ssize(order); ++position)
-            if (const Task& task = order[static_cast<std::size_t>(position)];
-                copies_states(task.op) && task.stage == stage)
-                (leaves_device(task.op) ? life.second : life.first) = position;
-        return life;
+        if (buffer.bytes <= 0)
+            return;
+        buffers_.push_back(buffer);
+        bytes_ += static_cast<double>(buffer.bytes);
+        if (buffer.bytes > largest_.bytes)
+            largest_ = buffer;
     }
 
     void add_persistent(int device) {
@@ -148,7 +179,7 @@ private:
                          end, part});
                 const int versions = versions_.predicts(stage) ? versions_.held[stage] : 1;
                 const Bytes states = state.states + (versions_.corrects(stage) ? bytes.weights : 0);
-                const auto [first, last] = life_of_states(device, stage);
+                const auto [first, last] = life_of_states(plan_.order[device], stage, {0, end});
                 for (int version = 0; version < versions; ++version)
                     add({BufferUse::Optimizer, MemoryKind::Optimizer, states, device, stage, -1, -1, version, first,
                          last});
@@ -165,22 +196,6 @@ private:
                 of_first = task.with_next && overlaps_pairs(costs_) ? own : 0;
             }
         add({BufferUse::Workspace, MemoryKind::Workspace, workspace, device, -1, -1, -1, -1, 0, end});
-    }
-
-    // Reserves memory so that buffers do not move while more are added. Memory that is reserved but not used is never
-    // touched.
-    void reserve() {
-        std::size_t each = 0;  // per micro-batch
-        for (const StageBytes& bytes : costs_.bytes)
-            for (const Bytes size :
-                 {bytes.data, bytes.until_input, bytes.until_weight, bytes.gradient_kept, bytes.keys_and_values,
-                  bytes.first_until_again, bytes.first_until_input, bytes.first_until_weight, bytes.statistics,
-                  bytes.offloaded_until_input, bytes.offloaded_until_input, bytes.offloaded_until_weight,
-                  bytes.offloaded_until_weight, bytes.until_input + bytes.until_weight})
-                each += size > 0 ? 1 : 0;
-        for (const EdgeBytes& bytes : costs_.edges)
-            each += (bytes.forward > 0 ? 2 : 0) + (bytes.backward > 0 ? 2 : 0);
-        buffers_.reserve(each * static_cast<std::size_t>(plan_.shape.microbatches));
     }
 
     void add_activations(int node) {
@@ -240,11 +255,16 @@ private:
         const TaskPositions of_reader(graph_, receiver_stage), of_maker(graph_, sender_stage);
         const int row = graph_.index().edge(bytes.from, bytes.to);
         const std::span<const int> sends = row < 0 ? std::span<const int>{} : graph_.nodes(send_op, row);
+        if (std::ranges::none_of(graph_.index().devices_of(receiver_stage),
+                                 [&](int device) { return collects_on(device); }))
+            return;
         for (int mb = 0; size > 0 && mb < plan_.shape.microbatches; ++mb) {
             const int reader = of_reader.node(mb, readers), maker = of_maker.node(mb, makers);
             if (reader < 0 || maker < 0)
                 continue;
             const int device = graph_.device_of(reader);
+            if (!collects_on(device))
+                continue;
             int first = graph_.position_of(maker);
             if (graph_.device_of(maker) != device) {
                 const Task task{send_op, sender_stage, mb, 0, receiver_stage};
@@ -261,14 +281,14 @@ private:
 
     // The sender's copy is the output of the task that makes the tensor. The copy lives until the next send on its edge
     // and direction is posted. That send waits until this copy has left.
-    void add_sent_copies() {
+    void add_sent_copies(int begin, int end) {
         // the number among the edges of costs
         std::vector<int> number_of(static_cast<std::size_t>(graph_.index().edges()), -1);
         for (int number = static_cast<int>(costs_.edges.size()) - 1; number >= 0; --number)
             if (const int edge = graph_.index().edge(costs_.edges[number].from, costs_.edges[number].to); edge >= 0)
                 number_of[edge] = number;
         std::vector<std::array<std::ptrdiff_t, 2>> previous(costs_.edges.size(), {-1, -1});  // buffer, by direction
-        for (int node = 0; node < graph_.size(); ++node) {
+        for (int node = begin; node < end; ++node) {
             const Task& task = graph_.task(node);
             if (!is_send(task.op))
                 continue;
@@ -303,7 +323,10 @@ private:
     std::optional<ReceiverClocks> clocks_;
     std::map<std::array<int, 3>, int> update_at_;  // device, stage, mini-batch -> position
     bool trains_ = false;                          // whether the plan has updates
+    std::pair<int, int> devices_;                  // the first whose buffers are collected, and the last plus one
     std::vector<Buffer> buffers_;
+    double bytes_ = 0;  // of all buffers so far
+    Buffer largest_{};  // of these
 };
 
 }  // namespace
@@ -315,9 +338,7 @@ std::vector<Buffer> buffers_of(const Plan& plan, const Costs& costs, const Versi
 
 std::vector<Buffer> buffers_of(const Plan& plan, const Proof& proof, const Costs& costs, const VersionTable& versions,
                                bool early, const std::vector<int>& gradient_parts) {
-    std::vector<Buffer> buffers = Collector(plan, proof, costs, versions, early, gradient_parts).collect();
-    refuse_heavy(buffers);
-    return buffers;
+    return Collector(plan, proof, costs, versions, early, gradient_parts).collect();
 }
 
 std::vector<Bytes> needed_by(const Plan& plan, const std::vector<Buffer>& buffers, const Costs& costs,
@@ -329,6 +350,31 @@ std::vector<Bytes> needed_by(const Plan& plan, const std::vector<Buffer>& buffer
     for (int device = 0; device < plan.shape.devices; ++device)
         peaks.push_back(total(peak_of(plan.order[static_cast<std::size_t>(device)], buffers, on_device[device])));
     return peaks;
+}
+
+std::vector<DeviceMemory> memory_by_device(const Plan& plan, const Proof& proof, const Costs& costs,
+                                           const VersionTable& versions, bool early) {
+    std::vector<DeviceMemory> memory;
+    if (costs.has_arena) {
+        const std::vector<Buffer> buffers = buffers_of(plan, proof, costs, versions, early);
+        const Rows on_device = by_device(buffers, plan.shape.devices);
+        for (const Bytes arena : pack(buffers, plan.shape.devices).arena) {
+            const std::size_t device = memory.size();
+            memory.push_back({peak_of(plan.order[device], buffers, on_device[device]), arena});
+        }
+        return memory;
+    }
+    const std::vector<int> one_part;
+    Collector collector(plan, proof, costs, versions, early, one_part);
+    std::vector<int> all;
+    for (int device = 0; device < plan.shape.devices; ++device) {
+        const std::vector<Buffer>& buffers = collector.collect_on(device);
+        all.resize(buffers.size());
+        std::iota(all.begin(), all.end(), 0);
+        const MemoryUse peak = peak_of(plan.order[static_cast<std::size_t>(device)], buffers, all);
+        memory.push_back({peak, total(peak)});
+    }
+    return memory;
 }
 
 std::vector<Bytes> reserved_of(const Plan& plan, const Costs& costs, const VersionTable& versions,
@@ -359,66 +405,5 @@ std::vector<Buffer> host_buffers_of(const std::vector<Buffer>& buffers) {
 }
 
 bool keeps_copies(const Costs& costs, bool early) { return costs.sent_copies || !early; }
-
-Rows by_device(const std::vector<Buffer>& buffers, int devices) {
-    std::vector<int> count(static_cast<std::size_t>(devices), 0);
-    for (const Buffer& buffer : buffers)
-        ++count[buffer.device];
-    Rows rows(count);
-    for (int k = static_cast<int>(buffers.size()) - 1; k >= 0; --k)
-        rows.item(buffers[k].device, --count[buffers[k].device]) = k;
-    return rows;
-}
-
-std::vector<MemoryUse> memory_of(const std::vector<Task>& order, const std::vector<Buffer>& buffers,
-                                 std::span<const int> own) {
-    // a device without tasks holds its weights at position 0
-    std::vector<MemoryUse> use(std::max<std::size_t>(1, order.size()) + 1, MemoryUse{});
-    for (const int k : own) {
-        const Buffer& buffer = buffers[k];
-        use[buffer.first][static_cast<int>(buffer.kind)] += buffer.bytes;
-        use[buffer.last + 1][static_cast<int>(buffer.kind)] -= buffer.bytes;
-        if (buffer.lives_on())
-            use[0][static_cast<int>(buffer.kind)] += buffer.bytes;
-    }
-    for (std::size_t position = 1; position < use.size(); ++position)
-        for (int kind = 0; kind < kMemoryKinds; ++kind)
-            use[position][kind] += use[position - 1][kind];
-    use.pop_back();
-    return use;
-}
-
-std::vector<std::vector<MemoryUse>> memory_of(const Plan& plan, const std::vector<Buffer>& buffers) {
-    const Rows own = by_device(buffers, plan.shape.devices);
-    std::vector<std::vector<MemoryUse>> use;
-    for (std::size_t device = 0; device < plan.order.size(); ++device)
-        use.push_back(memory_of(plan.order[device], buffers, own[device]));
-    return use;
-}
-
-MemoryUse peak_of(const std::vector<Task>& order, const std::vector<Buffer>& buffers, std::span<const int> own) {
-    std::vector<Bytes> alive(std::max<std::size_t>(1, order.size()) + 1, 0);
-    for (const int k : own) {
-        alive[buffers[k].first] += buffers[k].bytes;
-        alive[buffers[k].last + 1] -= buffers[k].bytes;
-        if (buffers[k].lives_on())
-            alive[0] += buffers[k].bytes;
-    }
-    std::partial_sum(alive.begin(), alive.end(), alive.begin());
-    const auto peak = static_cast<int>(std::max_element(alive.begin(), alive.end()) - alive.begin());
-    MemoryUse use{};
-    for (const int k : own)
-        if (buffers[k].lives_at(peak))
-            use[static_cast<int>(buffers[k].kind)] += buffers[k].bytes;
-    return use;
-}
-
-MemoryUse peak_of(const std::vector<MemoryUse>& positions) {
-    MemoryUse peak{};
-    for (const MemoryUse& use : positions)
-        if (total(use) > total(peak))
-            peak = use;
-    return peak;
-}
 
 }  // namespace pw

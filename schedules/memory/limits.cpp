@@ -187,22 +187,15 @@ void refuse_long(const PlanGraph& graph, const TaskKinds& kinds, const std::vect
     refuse_share(*most, total, blame_for(static_cast<Op>(most - shares.begin())), graph, costs);
 }
 
-void refuse_heavy(const std::vector<Buffer>& buffers) {
-    double all = 0;
-    const Buffer* largest = nullptr;
-    for (const Buffer& buffer : buffers) {
-        all += static_cast<double>(buffer.bytes);
-        if (!largest || buffer.bytes > largest->bytes)
-            largest = &buffer;
-    }
+void refuse_heavy(double all, const Buffer& largest) {
     if (all <= static_cast<double>(kLargestPlan))
         return;
-    const bool weights = largest->kind <= MemoryKind::Optimizer;
+    const bool weights = largest.kind <= MemoryKind::Optimizer;
     fail_about({weights ? Setting::Weights : Setting::Activations, Setting::MicroBatches},
                "the buffers of the plan add up to {}, but bytes are limited to {}; the largest holds {} of stage {}, "
                "{}\n  help: check the units of sizes, or plan fewer micro-batches",
-               text_of(all), text_of(static_cast<double>(kLargestPlan)), name_of(largest->kind), largest->stage,
-               print_bytes(largest->bytes));
+               text_of(all), text_of(static_cast<double>(kLargestPlan)), name_of(largest.kind), largest.stage,
+               print_bytes(largest.bytes));
 }
 
 }  // namespace pw

@@ -37,7 +37,7 @@ void refuse_large_table(double bytes, const Shape& shape);
 void refuse_long(const PlanGraph& graph, const TaskKinds& kinds, const std::vector<Ns>& durations,
                  const std::vector<Ns>& busy, const Costs& costs);
 
-// Refuses buffers whose sum is larger than kLargestPlan.
-void refuse_heavy(const std::vector<Buffer>& buffers);
+// Refuses buffers of `all` bytes if these are more than kLargestPlan.
+void refuse_heavy(double all, const Buffer& largest);
 
 }  // namespace pw
