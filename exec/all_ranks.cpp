@@ -77,10 +77,8 @@ void with_all_ranks(const Setup& setup, const std::function<void()>& act) {
 }
 
 void with_computing_ranks(Ns timeout, const std::function<void(const ComputingRanks&)>& act) {
-    if (launched_ranks().size == 1) {
-        const auto cores = static_cast<int>(usable_cores().size());
-        return act({.cores = std::max(1, cores)});
-    }
+    if (launched_ranks().size == 1)  // without hwloc, whose plugins load a dozen libraries
+        return act({.cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()))});
     with_joined_ranks(timeout, [&](Ranks& ranks, const SharedFailure* failure) {
         ComputingRanks own = place_of(ranks);
         own.exchange = [&ranks](const Message& message) { return all_gather(ranks, message); };
