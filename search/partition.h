@@ -13,9 +13,6 @@ namespace pw {
 // A time, load or objective that no partition reaches.
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// The relative difference that sums of the same numbers in different orders may have.
-inline constexpr double kRounding = 1e-12;
-
 struct PlannedStage {
     std::vector<int> layers;           // numbers in the instance, ascending
     int replicas = 1;                  // devices that hold the stage (data parallel)

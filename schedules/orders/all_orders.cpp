@@ -1,6 +1,7 @@
 #include "schedules/orders/all_orders.h"
 
 #include "workloads/interruption.h"
+#include "workloads/rounding.h"
 
 #include <algorithm>
 #include <array>
@@ -106,7 +107,8 @@ void limit_rest(const OrderModel& model, const std::vector<ChainStage>& chain, i
         if (!counts)
             continue;
         const auto filled = [&](double per_part) {
-            return static_cast<Ns>(per_part * static_cast<double>(model.room(number)[limit]) * (1 + 1e-12)) + closing;
+            return static_cast<Ns>(per_part * static_cast<double>(model.room(number)[limit]) * (1 + kRounding)) +
+                   closing;
         };
         device.most_rest = std::min(device.most_rest, filled(rest));
         device.most_weights = std::min(device.most_weights, filled(weights));

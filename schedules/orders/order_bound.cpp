@@ -3,6 +3,7 @@
 #include "schedules/orders/all_orders.h"
 #include "schedules/orders/crossing_bound.h"
 #include "workloads/bounded.h"
+#include "workloads/rounding.h"
 
 #include <algorithm>
 #include <cmath>
@@ -94,7 +95,7 @@ Ns most_left(const OrderModel::Amounts& room, const std::vector<StageVisits>& ow
             most += share * part.time;
             left -= share * part.amount;
         }
-        least = std::min(least, static_cast<Ns>(most * (1 + 1e-12)));
+        least = std::min(least, static_cast<Ns>(most * (1 + kRounding)));
     }
     return least;
 }
@@ -253,7 +254,7 @@ Ns span_of_room(const OrderModel::Amounts& room, const std::vector<StageVisits>&
             }
         span = std::max(span, held / static_cast<double>(room[limit]));
     }
-    return static_cast<Ns>(std::ceil(span * (1 - 1e-12)));  // of whole nanoseconds
+    return static_cast<Ns>(std::ceil(span * (1 - kRounding)));  // of whole nanoseconds
 }
 
 Visit visit_of(const OrderModel& model, int forward, Ns head, Ns trip) {

@@ -6,6 +6,7 @@
 #include "schedules/plan/traffic.h"
 #include "workloads/bounded.h"
 #include "workloads/cluster/cluster.h"
+#include "workloads/rounding.h"
 
 #include <algorithm>
 #include <optional>
@@ -169,8 +170,6 @@ OrderCosts order_costs(const Shape& shape, const Costs& costs, std::vector<Bytes
 
 namespace {
 
-constexpr double kNoDigits = 1 - 1e-12;  // beyond the last digit of a double
-
 // The least shares of its own time that a pass takes of a pair.
 class PairShares {
 public:
@@ -204,8 +203,8 @@ public:
 private:
     static Ns part_of(Ns time, double share) {
         return share == 1 ? time
-                          : static_cast<Ns>(
-                                std::min(static_cast<double>(time) * share * kNoDigits, static_cast<double>(kBeyond)));
+                          : static_cast<Ns>(std::min(static_cast<double>(time) * share * (1 - kRounding),
+                                                     static_cast<double>(kBeyond)));
     }
 
     const Costs& costs_;

@@ -4,6 +4,7 @@
 #include "schedules/plan/sum_groups.h"
 #include "workloads/bounded.h"
 #include "workloads/costs/sum_times.h"
+#include "workloads/rounding.h"
 
 #include <algorithm>
 #include <cmath>
@@ -139,8 +140,7 @@ std::vector<Ns> durations_of(const TaskKinds& kinds, const PlanGraph& graph, con
 }  // namespace
 
 Ns exposed_part(Ns shorter, double exposed) {
-    constexpr double kLastDigits = 1 - 1e-12;  // beyond the last digit of a double
-    return static_cast<Ns>(std::ceil(static_cast<double>(shorter) * exposed * kLastDigits));
+    return static_cast<Ns>(std::ceil(static_cast<double>(shorter) * exposed * (1 - kRounding)));
 }
 
 Ns duration_of(Op op, int stage, int device, const Costs& costs, int microbatch, bool accumulates) {

@@ -1,6 +1,7 @@
 #include "search/clusters/block_room.h"
 
 #include "schedules/plan/shape_index.h"
+#include "search/exposed_work.h"
 
 #include <algorithm>
 #include <cmath>
@@ -39,7 +40,7 @@ bool BlockRoom::may_fit() const {
     }
     const auto copies = static_cast<double>(index_.devices_of(0).size());
     return *std::ranges::min_element(blocks_) >= 0 && room >= copies * parts_.blocks() &&
-           left >= copies * needed * (1 - 1e-9);
+           left >= copies * needed * kNoMore;
 }
 
 double BlockRoom::bytes_on(int device, int stage, const SplitParts::Run& run) const {
@@ -64,8 +65,7 @@ double BlockRoom::persistent(int device, int stage) const {
 double BlockRoom::saved_on(int device, const OrderFacts::Held& held, const SplitParts::Run& run) const {
     if (!parts_.knows_saved)
         return 0;
-    const double length =
-        facts_.shape.slices == 1 ? 1 : parts_.costs.length_of(held.slice, run.stage).bytes * (1 - 1e-9);
+    const double length = facts_.shape.slices == 1 ? 1 : parts_.costs.length_of(held.slice, run.stage).bytes * kNoMore;
     return length * static_cast<double>(saved_of(held, sizes_of(device, run.stage)));
 }
 

@@ -4,6 +4,7 @@
 #include "job/setup/rank_groups.h"
 #include "job/transformer_job.h"
 #include "search/clusters/choice_list.h"
+#include "search/exposed_work.h"
 #include "search/plan_choice.h"
 #include "workloads/transformers/layer_costs.h"
 
@@ -87,7 +88,7 @@ public:
                 counted = std::min(counted, least_[static_cast<std::size_t>(make)][layer] / work(make));
             work_of_sample += counted;
         }
-        return static_cast<Ns>(static_cast<double>(samples_) * work_of_sample / rate * 1e9 * (1 - 1e-9));
+        return static_cast<Ns>(static_cast<double>(samples_) * work_of_sample / rate * 1e9 * kNoMore);
     }
 
 private:

@@ -84,7 +84,7 @@ public:
         const double of_slices = shape_.slices > 1 ? 4 * tasks * (parts_.blocks() + 3) : 0;
         const double rounded =
             (facts_.pairs ? tasks : 0) + (costs_.cluster->kinds.empty() ? 0 : 4 * tasks) + of_slices + 1;
-        return std::max<Ns>(0, static_cast<Ns>(least * (1 - 1e-9) - rounded));
+        return std::max<Ns>(0, static_cast<Ns>(least * kNoMore - rounded));
     }
 
     bool may_fit() const { return room_.may_fit(); }

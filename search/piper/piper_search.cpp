@@ -1,6 +1,7 @@
 #include "search/piper/piper_search.h"
 
 #include "search/partition.h"
+#include "workloads/rounding.h"
 
 #include <algorithm>
 #include <limits>

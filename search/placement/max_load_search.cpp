@@ -1,6 +1,7 @@
 #include "search/placement/max_load_search.h"
 
 #include "search/partition.h"
+#include "workloads/rounding.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,7 @@
 #include "workloads/cluster/fair_shares.h"
 
+#include "workloads/rounding.h"
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -28,10 +30,9 @@ std::vector<std::size_t> FairShares::share(const std::vector<Demand*>& demands) 
         double least = demands[open.front()]->most;
         for (const std::size_t number : open)
             least = std::min(least, share_of(*demands[number]));
-        constexpr double kRounded = 1 + 1e-12;
         std::vector<std::size_t> rest, decided;
         for (const std::size_t number : open)
-            (share_of(*demands[number]) <= least * kRounded ? decided : rest).push_back(number);
+            (share_of(*demands[number]) <= least * (1 + kRounding) ? decided : rest).push_back(number);
         for (const std::size_t number : decided) {
             for (const int capacity : demands[number]->takes) {
                 room_[capacity] = std::max(0.0, room_[capacity] - least);

@@ -3,6 +3,7 @@
 #include "workloads/bounded.h"
 #include "workloads/costs/cost_totals.h"
 #include "workloads/error.h"
+#include "workloads/rounding.h"
 
 #include <algorithm>
 #include <cmath>
@@ -180,7 +181,7 @@ MicroBatchLength Costs::length_of(int microbatch, int on_stage) const {
 
 // Digits beyond the last digit of a double do not round a size up.
 Bytes scaled_bytes(Bytes bytes, double length) {
-    return length == 1 ? bytes : bounded(std::ceil(static_cast<double>(bytes) * length * (1 - 1e-12)));
+    return length == 1 ? bytes : bounded(std::ceil(static_cast<double>(bytes) * length * (1 - kRounding)));
 }
 
 std::shared_ptr<const Cluster> default_cluster() {

@@ -1,6 +1,7 @@
 #include "workloads/costs/sum_times.h"
 
 #include "workloads/bounded.h"
+#include "workloads/rounding.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -108,9 +109,8 @@ std::vector<double> bandwidths_of(const SumRound& round, double bytes, const Clu
         double soonest = left_of(open.front()) / open.front()->rate;
         for (const Demand* demand : open)
             soonest = std::min(soonest, left_of(demand) / demand->rate);
-        constexpr double kRounded = 1 + 1e-12;
         std::erase_if(open, [&](const Demand* demand) {
-            if (left_of(demand) > demand->rate * soonest * kRounded) {
+            if (left_of(demand) > demand->rate * soonest * (1 + kRounding)) {
                 left_of(demand) -= demand->rate * soonest;
                 return false;
             }

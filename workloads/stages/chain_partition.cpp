@@ -2,6 +2,7 @@
 
 #include "workloads/bounded.h"
 #include "workloads/error.h"
+#include "workloads/rounding.h"
 
 #include <algorithm>
 #include <cassert>
@@ -113,7 +114,7 @@ Ns least_imaginable(const Problem& problem) {
             fastest = part;
     }
     // Each part's time is rounded by half a nanosecond at most. The factor is for this sum's own rounding.
-    Ns least = static_cast<Ns>((static_cast<double>(problem.time_sums.back()) / speeds - 1) * (1 - 1e-12));
+    Ns least = static_cast<Ns>((static_cast<double>(problem.time_sums.back()) / speeds - 1) * (1 - kRounding));
     for (int layer = 0; layer < problem.layers; ++layer)
         least = std::max(least, problem.compute(fastest, layer, layer + 1));
     return std::max<Ns>(least, 0);
