@@ -2,14 +2,13 @@
 
 #include "job/plan.h"
 #include "job/settings.h"
-#include "job/slices.h"
+#include "search/choice_ways.h"
 #include "workloads/error.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numeric>
 
 namespace pw {
 
@@ -36,20 +35,6 @@ std::string print_hosts(const std::vector<int>& hosts) {
                                         : std::to_string(hosts[first]));
     }
     return fmt::format("[{}]", fmt::join(parts, ", "));
-}
-
-// Returns "4 of the stages offloaded, copies of 2 tasks".
-std::string print_offloaded(const PlanChoice& choice) {
-    if (choice.offloaded == 0)
-        return "";
-    return fmt::format("{} of the stages offloaded", choice.offloaded) +
-           (choice.offload_ahead > 1 ? fmt::format(", copies of {} tasks", choice.offload_ahead) : "");
-}
-
-// Returns "4 slices of equal time".
-std::string print_slices(const PlanChoice& choice) {
-    return fmt::format("{} slices{}", choice.slices,
-                       choice.slice_lengths == SliceLengths::Time ? " of equal time" : "");
 }
 
 }  // namespace
@@ -84,52 +69,6 @@ const Schedule& searched_schedule(const SearchSetup& setup, const std::string& n
         fail_at(setup, setup.search.schedules.empty() ? "pipeline.schedule" : "search.schedules", error,
                 "search takes schedules by name: `pipewright list schedules`");
     }
-}
-
-std::vector<int> counts_of_first(SearchConfig::Recompute which, int stages) {
-    if (which == SearchConfig::Recompute::None)
-        return {0};
-    if (which == SearchConfig::Recompute::All)
-        return {stages};
-    std::vector<int> counts(static_cast<std::size_t>(stages) + 1);
-    std::iota(counts.begin(), counts.end(), 0);
-    return counts;
-}
-
-std::vector<PlanChoice> ways_to_offload(const SearchSetup& setup, PlanChoice choice) {
-    std::vector<PlanChoice> ways;
-    for (const int offloaded : counts_of_first(setup.search.offload, choice.stages)) {
-        choice.offloaded = offloaded;
-        std::vector<int> aheads = {1};
-        if (offloaded > 0 && !setup.search.offload_ahead.empty())
-            aheads = setup.search.offload_ahead;
-        for (const int ahead : aheads) {
-            choice.offload_ahead = ahead;
-            ways.push_back(choice);
-        }
-    }
-    return ways;
-}
-
-std::vector<PlanChoice> ways_to_cut_sequences(const SearchSetup& setup, PlanChoice choice) {
-    const Schedule& schedule = searched_schedule(setup, choice.schedule);
-    if (!schedule.cuts_sequences())
-        return {choice};
-    using enum SliceLengths;
-    std::vector<int> numbers = setup.search.slices;
-    std::vector<SliceLengths> lengths = setup.search.slice_lengths;
-    if (numbers.empty())
-        numbers = searches_cluster(setup) ? std::vector{2, 4, 8} : std::vector{slices_of(setup, schedule)};
-    if (lengths.empty())
-        lengths = searches_cluster(setup) ? std::vector{Even, Time} : std::vector{setup.pipeline.slice_lengths};
-    std::vector<PlanChoice> ways;
-    for (const int slices : numbers)
-        for (const SliceLengths each : slices == 1 ? std::vector{Even} : lengths) {
-            choice.slices = slices;
-            choice.slice_lengths = each;
-            ways.push_back(choice);
-        }
-    return ways;
 }
 
 KeptBytes kept_in_bounds(const Setup& setup) {
@@ -182,10 +121,11 @@ std::vector<ChoicePart> parts_of(const PlanChoice& choice) {
     const bool is_cut = choice.slices > 1;
     const std::string value =
         fmt::format("{}{}", choice.slices, choice.slice_lengths == SliceLengths::Time ? " time" : "");
-    parts.push_back({"slices", value, print_slices(choice), is_cut ? "slices " + value : ""});
+    const auto text_of = [&](WaysTo part) { return fmt::format("{}", fmt::join(words_of_ways(part, choice), ", ")); };
+    parts.push_back({"slices", value, text_of(WaysTo::CutSequences), is_cut ? "slices " + value : ""});
     parts.back().says = [](const PlanChoice& plan) { return plan.slices > 1; };
     parts.back().is_said = is_cut;
-    const std::string offloaded = print_offloaded(choice);
+    const std::string offloaded = text_of(WaysTo::SaveMemory);
     ChoicePart& part = parts.emplace_back(ChoicePart{"offloaded", "none", offloaded, offloaded});
     if (choice.offloaded > 0)
         part.value = std::to_string(choice.offloaded) +
@@ -210,28 +150,13 @@ std::string print_of_transformer(const PlanChoice& choice) {
 }  // namespace
 
 std::string print_variant(const PlanChoice& choice) {
-    std::vector<std::string> parts;
-    if (choice.slices > 1)
-        parts.push_back(print_slices(choice));
+    std::vector<std::string> parts = words_of_ways(WaysTo::CutSequences, choice);
     if (!choice.replicas.empty() && choice.stages > 1)
         parts.push_back(fmt::format("replicas {}", fmt::join(choice.replicas, " ")));
     if (choice.copies > 1)
         parts.push_back(fmt::format("{} replicas of the pipeline", choice.copies));
-    if (choice.recomputed > 0)
-        parts.push_back(fmt::format("{} of the stages recomputed", choice.recomputed));
-    if (choice.layers.size() > 3)
-        parts.back() += fmt::format(" in {} layers", choice.layers.size());
-    else if (!choice.layers.empty())
-        parts.back() += fmt::format(" in {}", fmt::join(choice.layers, " "));
-    if (choice.saved > 0)
-        parts.push_back(
-            fmt::format("{} micro-batch{} of each window saved", choice.saved, choice.saved == 1 ? "" : "es"));
-    if (choice.ahead == Recomputation::kByCosts)
-        parts.emplace_back("in idle time");
-    else if (choice.ahead > 0)
-        parts.push_back(fmt::format("{} recomputed ahead", choice.ahead));
-    if (choice.offloaded > 0)
-        parts.push_back(print_offloaded(choice));
+    for (std::string& words : words_of_ways(WaysTo::SaveMemory, choice))
+        parts.push_back(std::move(words));
     return fmt::format("{}", fmt::join(parts, ", "));
 }
 

@@ -45,12 +45,6 @@ const Schedule& searched_schedule(const SearchSetup& setup, const std::string& n
 
 // Returns 0, 1, …, the numbers of this many first stages.
 std::vector<int> first_stages(int count);
-// Returns the numbers of first stages that are recomputed, or offloaded.
-std::vector<int> counts_of_first(SearchConfig::Recompute which, int stages);
-// Returns the choice with every way to offload that the setup's search tries.
-std::vector<PlanChoice> ways_to_offload(const SearchSetup& setup, PlanChoice choice);
-// Returns the choice with every way to cut sequences that the setup's search tries with the choice's schedule.
-std::vector<PlanChoice> ways_to_cut_sequences(const SearchSetup& setup, PlanChoice choice);
 // Returns the bytes that a device keeps of each parameter during a whole step. Offloaded states are there for a part of
 // the step.
 KeptBytes kept_in_bounds(const Setup& setup);

@@ -1,6 +1,7 @@
 // The setup of a choice and a split.
 #include "job/plan.h"
 #include "job/setup/rank_groups.h"
+#include "search/choice_ways.h"
 #include "search/plan_choice.h"
 #include "workloads/stages/layout_notation.h"
 
@@ -80,15 +81,6 @@ void choose_entries(std::vector<int>& list, std::size_t all, const std::vector<i
     list = std::move(chosen);
 }
 
-// The tokens of slices hold for as many slices: of a search that has no numbers of slices.
-void choose_slices(const PlanChoice& choice, Setup& chosen) {
-    PipelineConfig& pipeline = chosen.pipeline;
-    pipeline.slices = schedule_named(chosen, choice.schedule).cuts_sequences() ? choice.slices : 0;
-    pipeline.slice_lengths = choice.slice_lengths;
-    if (std::ssize(pipeline.slice_tokens) != choice.slices)
-        pipeline.slice_tokens.clear();
-}
-
 void choose_degrees(const PlanChoice& choice, Setup& chosen) {
     if (!choice.hosts.empty())
         choose_hosts(chosen, choice.hosts);
@@ -118,8 +110,6 @@ void choose_devices_and_layers(const Setup& setup, const PlanChoice& choice, Set
     PipelineConfig& pipeline = chosen.pipeline;
     pipeline.micro_batches = choice.micro_batches;
     pipeline.mini_batch = std::int64_t{choice.micro_batches} * choice.micro_batch_size;
-    pipeline.recompute.stages = first_stages(choice.recomputed);
-    pipeline.recompute_layers = choice.layers;
     pipeline.current_plan.clear();
     if (schedule_named(setup, choice.schedule).needs_costs)
         pipeline.options.effort *= kEffortOfSplit;
@@ -140,13 +130,10 @@ Setup setup_of(const Setup& setup, const PlanChoice& choice) {
     pipeline.schedule = choice.schedule;
     pipeline.stages = choice.stages;
     pipeline.micro_batch_size = choice.micro_batch_size;
-    pipeline.recompute = {.saved = choice.saved, .ahead = choice.ahead};
-    pipeline.offload.stages = first_stages(choice.offloaded);
-    pipeline.offload.ahead = choice.offload_ahead;
     pipeline.offload.states = first_stages(setup.pipeline.offload.states.empty() ? 0 : choice.stages);
     pipeline.replicas = choice.replicas;
     pipeline.copies = choice.copies;
-    choose_slices(choice, chosen);
+    set_ways(choice, chosen);
     if (choice.is_of_transformer())
         choose_degrees(choice, chosen);
     else

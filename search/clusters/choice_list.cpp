@@ -3,6 +3,7 @@
 #include "job/plan.h"
 #include "job/slices.h"
 #include "job/transformer_job.h"
+#include "search/choice_ways.h"
 #include "search/clusters/misfits.h"
 #include "search/plan_choice.h"
 
@@ -234,15 +235,11 @@ private:
     }
 
     void add_slicings(const PlanChoice& whole) {
-        for (PlanChoice& choice : ways_to_cut_sequences(setup_, whole)) {
+        for (PlanChoice& choice : ways_to(WaysTo::CutSequences, setup_, whole)) {
             const Misfit misfit = complete_choice(setup_, choice);
             worst_ = std::max(worst_, misfit);
-            if (misfit != Misfit::None)
-                continue;
-            if (choice.slices > 1)  // nothing leaves that later slices read
-                choices_.push_back(choice);
-            else
-                std::ranges::move(ways_to_offload(setup_, choice), std::back_inserter(choices_));
+            if (misfit == Misfit::None)
+                std::ranges::move(ways_to(WaysTo::SaveMemory, setup_, choice), std::back_inserter(choices_));
         }
     }
 

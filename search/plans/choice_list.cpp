@@ -2,8 +2,8 @@
 
 #include "job/plan.h"
 #include "job/settings.h"
-#include "job/slices.h"
 #include "schedules/orders/schedule.h"
+#include "search/choice_ways.h"
 #include "search/plans/device_orders.h"
 #include "workloads/error.h"
 #include "workloads/stages/stage_split.h"
@@ -42,44 +42,6 @@ std::vector<int> stages_of(const SearchSetup& setup, const Schedule& schedule) {
         for (int devices = most / 2 + 1; devices <= most; ++devices)
             stages.push_back(2 * devices);
     return stages;
-}
-
-std::vector<int> listed_or(int usual, const std::vector<int>& listed) {
-    return listed.empty() ? std::vector{usual} : listed;
-}
-
-std::vector<std::vector<std::string>> layers_to_try(const SearchSetup& setup) {
-    const std::vector<std::vector<std::string>>& listed = setup.search.recompute_layers;
-    return listed.empty() ? std::vector<std::vector<std::string>>{setup.pipeline.recompute_layers} : listed;
-}
-
-// Calls visit with the choice for each way to recompute or offload. No plan does both. Later slices read what stages
-// that do would not keep.
-template <class Visit>
-void for_each_recomputation(const SearchSetup& setup, PlanChoice choice, Visit visit) {
-    for (const int recomputed : counts_of_first(setup.search.recompute, choice.stages)) {
-        choice.recomputed = recomputed;
-        choice.saved = choice.ahead = 0;
-        choice.layers.clear();
-        if (choice.slices > 1) {
-            if (recomputed == 0)
-                visit(choice);
-            continue;
-        }
-        if (recomputed == 0) {
-            for (const PlanChoice& way : ways_to_offload(setup, choice))
-                visit(way);
-            continue;
-        }
-        for (const std::vector<std::string>& layers : layers_to_try(setup))
-            for (const int saved : listed_or(0, setup.search.recompute_saved))
-                for (const int ahead : listed_or(0, setup.search.recompute_ahead)) {
-                    choice.layers = layers;
-                    choice.saved = saved;
-                    choice.ahead = ahead;
-                    visit(choice);
-                }
-    }
 }
 
 // Ways to give every stage a device or more, `devices` in all. The even way is empty.
@@ -220,10 +182,10 @@ private:
         const DeviceOrders orders = orders_of(alike_, devices, most);
         for (const std::vector<int>& order : orders.all) {
             choice.devices = order;
-            for_each_recomputation(setup_, choice, [&](const PlanChoice& one) {
+            for (PlanChoice& way : ways_to(WaysTo::SaveMemory, setup_, choice)) {
                 numbers_ += order.size() + choice.replicas.size();
-                choices.all.push_back(one);
-            });
+                choices.all.push_back(std::move(way));
+            }
         }
         return orders.complete;
     }
@@ -233,16 +195,15 @@ private:
         choice.replicas = {devices_};
         choice.devices.resize(static_cast<std::size_t>(devices_));
         std::iota(choice.devices.begin(), choice.devices.end(), 0);
-        for_each_recomputation(setup_, choice, [&](const PlanChoice& one) { choices.all.push_back(one); });
+        std::ranges::move(ways_to(WaysTo::SaveMemory, setup_, choice), std::back_inserter(choices.all));
     }
 
     void add_partial(PlanChoice choice, bool shares, bool only_network) {
         choice.devices.resize(setup_.cluster.devices.size());
         std::iota(choice.devices.begin(), choice.devices.end(), 0);
         choice.replicas.clear();
-        for_each_recomputation(setup_, choice, [&](const PlanChoice& one) {
-            choices.partial.push_back({one, shares, only_network});
-        });
+        for (PlanChoice& way : ways_to(WaysTo::SaveMemory, setup_, choice))
+            choices.partial.push_back({std::move(way), shares, only_network});
     }
 
     const SearchSetup& setup_;
@@ -260,7 +221,7 @@ void check_searched_slices(const SearchSetup& setup) {
             setup.fail_at(key, fact, help);
     };
     for (const std::string& name : searched_schedules(setup)) {
-        const std::vector<PlanChoice> ways = ways_to_cut_sequences(setup, {name});
+        const std::vector<PlanChoice> ways = ways_to(WaysTo::CutSequences, setup, {name});
         const std::string cuts = fmt::format("schedule {} cuts sequences, and later slices read what", name);
         if (std::ranges::all_of(ways, [](const PlanChoice& way) { return way.slices == 1; }))
             continue;
@@ -326,7 +287,8 @@ Choices choices_of(const SearchSetup& setup, int layers, const ChoiceLimits& lim
                 continue;
             for (const int stages : stages_of(setup, schedule))
                 if (stages <= layers)
-                    for (const PlanChoice& way : ways_to_cut_sequences(setup, {name, {}, stages, micro_batches, size}))
+                    for (const PlanChoice& way :
+                         ways_to(WaysTo::CutSequences, setup, {name, {}, stages, micro_batches, size}))
                         list.add(schedule, way);
         }
     }

@@ -1,5 +1,6 @@
 #include "search/plans/families.h"
 
+#include "search/choice_ways.h"
 #include "workloads/threads.h"
 
 #include <algorithm>
@@ -13,9 +14,7 @@ namespace {
 // Choices are akin when they have the same schedule, sizes and stages.
 bool are_akin(const PlanChoice& a, const PlanChoice& b) {
     return a.schedule == b.schedule && a.micro_batch_size == b.micro_batch_size && a.stages == b.stages &&
-           a.recomputed == b.recomputed && a.saved == b.saved && a.ahead == b.ahead && a.layers == b.layers &&
-           a.offloaded == b.offloaded && a.offload_ahead == b.offload_ahead && a.slices == b.slices &&
-           a.slice_lengths == b.slice_lengths;
+           are_same_ways(a, b);
 }
 
 // Returns a member that is open, if there is one.
