@@ -6,9 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <iterator>
+#include <algorithm>
 #include <numeric>
-#include <type_traits>
 #include <utility>
 
 namespace pw {
@@ -20,14 +19,26 @@ struct Way {
     WaysTo part;
     void (*add)(const SearchSetup& setup, PlanChoice choice, std::vector<PlanChoice>& choices);  // with each value
     bool (*is_same)(const PlanChoice& a, const PlanChoice& b);
-    void (*set)(const PlanChoice& choice, Setup& chosen);      // null: another row sets it
-    std::string (*words)(const PlanChoice& choice) = nullptr;  // empty if as usual (null: words of another row have it)
+    void (*set)(const PlanChoice& choice, Setup& chosen);
+    std::string (*words)(const PlanChoice& choice);  // empty if as usual (null: words of another row have it)
+
+    constexpr Way set_by(void (*function)(const PlanChoice&, Setup&)) const {
+        Way way = *this;
+        way.set = function;
+        return way;
+    }
 };
 
-// `values` returns what to try for the member with the values of the rows before.
-template <auto member, auto values>
-constexpr Way way_to(WaysTo part, void (*set)(const PlanChoice&, Setup&),
-                     std::string (*words)(const PlanChoice&) = nullptr) {
+template <class Value>
+void put_value(const Value& value, Value& place) {
+    place = value;
+}
+void put_value(int count, std::vector<int>& stages) { stages = first_stages(count); }
+
+// `values` returns what to try for the member with the values of the rows before. `place` leads from the block
+// `pipeline` to the member of a setup.
+template <auto member, auto values, auto... place>
+constexpr Way way_to(WaysTo part, std::string (*words)(const PlanChoice&) = nullptr) {
     return {part,
             [](const SearchSetup& setup, PlanChoice choice, std::vector<PlanChoice>& choices) {
                 for (auto& value : values(setup, choice)) {
@@ -35,7 +46,9 @@ constexpr Way way_to(WaysTo part, void (*set)(const PlanChoice&, Setup&),
                     choices.push_back(choice);
                 }
             },
-            [](const PlanChoice& a, const PlanChoice& b) { return a.*member == b.*member; }, set, words};
+            [](const PlanChoice& a, const PlanChoice& b) { return a.*member == b.*member; },
+            [](const PlanChoice& choice, Setup& chosen) { put_value(choice.*member, (chosen.pipeline.*....*place)); },
+            words};
 }
 
 template <class Value>
@@ -110,6 +123,11 @@ std::vector<LayerNames> layers_to_try(const SearchSetup& setup, const PlanChoice
     return listed_or_usual(setup.search.recompute_layers, {setup.pipeline.recompute_layers});
 }
 
+void set_layers(const PlanChoice& choice, Setup& chosen) {
+    if (!choice.is_of_transformer())
+        chosen.pipeline.recompute_layers = choice.layers;
+}
+
 // Values of the search's key if any stage is recomputed.
 template <std::vector<int> SearchConfig::*key>
 std::vector<int> if_recomputed(const SearchSetup& setup, const PlanChoice& choice) {
@@ -145,40 +163,22 @@ std::string words_of_offloaded(const PlanChoice& choice) {
            (choice.offload_ahead > 1 ? fmt::format(", copies of {} tasks", choice.offload_ahead) : "");
 }
 
+using Pipeline = PipelineConfig;
+using enum WaysTo;
+
 constexpr Way kWays[] = {
-    way_to<&PlanChoice::slices, slices_to_try>(WaysTo::CutSequences, set_slices, words_of_slices),
-    way_to<&PlanChoice::slice_lengths, lengths_to_try>(
-        WaysTo::CutSequences,
-        [](const PlanChoice& choice, Setup& chosen) { chosen.pipeline.slice_lengths = choice.slice_lengths; }),
-    way_to<&PlanChoice::recomputed, recomputed_to_try>(
-        WaysTo::SaveMemory,
-        [](const PlanChoice& choice, Setup& chosen) {
-            chosen.pipeline.recompute.stages = first_stages(choice.recomputed);
-        },
-        words_of_recomputed),
-    way_to<&PlanChoice::layers, layers_to_try>(WaysTo::SaveMemory,
-                                               [](const PlanChoice& choice, Setup& chosen) {
-                                                   if (!choice.is_of_transformer())
-                                                       chosen.pipeline.recompute_layers = choice.layers;
-                                               }),
-    way_to<&PlanChoice::saved, if_recomputed<&SearchConfig::recompute_saved>>(
-        WaysTo::SaveMemory,
-        [](const PlanChoice& choice, Setup& chosen) { chosen.pipeline.recompute.saved = choice.saved; },
-        words_of_saved),
-    way_to<&PlanChoice::ahead, if_recomputed<&SearchConfig::recompute_ahead>>(
-        WaysTo::SaveMemory,
-        [](const PlanChoice& choice, Setup& chosen) { chosen.pipeline.recompute.ahead = choice.ahead; },
-        words_of_ahead),
-    way_to<&PlanChoice::offloaded, offloaded_to_try>(
-        WaysTo::SaveMemory,
-        [](const PlanChoice& choice, Setup& chosen) {
-            chosen.pipeline.offload.stages = first_stages(choice.offloaded);
-        },
-        words_of_offloaded),
-    way_to<&PlanChoice::offload_ahead, copies_ahead_to_try>(
-        WaysTo::SaveMemory,
-        [](const PlanChoice& choice, Setup& chosen) { chosen.pipeline.offload.ahead = choice.offload_ahead; }),
-};
+    way_to<&PlanChoice::slices, slices_to_try, &Pipeline::slices>(CutSequences, words_of_slices).set_by(set_slices),
+    way_to<&PlanChoice::slice_lengths, lengths_to_try, &Pipeline::slice_lengths>(CutSequences),
+    way_to<&PlanChoice::recomputed, recomputed_to_try, &Pipeline::recompute, &Recomputation::stages>(
+        SaveMemory, words_of_recomputed),
+    way_to<&PlanChoice::layers, layers_to_try, &Pipeline::recompute_layers>(SaveMemory).set_by(set_layers),
+    way_to<&PlanChoice::saved, if_recomputed<&SearchConfig::recompute_saved>, &Pipeline::recompute,
+           &Recomputation::saved>(SaveMemory, words_of_saved),
+    way_to<&PlanChoice::ahead, if_recomputed<&SearchConfig::recompute_ahead>, &Pipeline::recompute,
+           &Recomputation::ahead>(SaveMemory, words_of_ahead),
+    way_to<&PlanChoice::offloaded, offloaded_to_try, &Pipeline::offload, &Offloading::stages>(SaveMemory,
+                                                                                              words_of_offloaded),
+    way_to<&PlanChoice::offload_ahead, copies_ahead_to_try, &Pipeline::offload, &Offloading::ahead>(SaveMemory)};
 
 }  // namespace
 
