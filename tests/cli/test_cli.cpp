@@ -105,7 +105,7 @@ TEST_F(Cli, NotesAboutCostsStayOffStdout) {
     EXPECT_TRUE(contains(run_well(of_kinds + "mi300x").err,
                          "analytic costs at 668.4 TFLOP/s, the fastest measured product of mi300x in bf16"));
     EXPECT_TRUE(contains(run_well(of_kinds + "gb300").err,
-                         "at 2.5 PFLOP/s, the vendor's peak of gb300 in bf16, and of "
+                         "at 2111 TFLOP/s, the fastest measured product of gb300 in bf16, and of "
                          "linear layers by 432 products measured on b200; run"));
     EXPECT_TRUE(contains(error_of("run mlp.yaml --set training.precision=bf16 --set cluster.device=mi300x", 2),
                          "devices of cpu compute in fp32, not in bf16"));
