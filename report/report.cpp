@@ -138,12 +138,13 @@ Json json_of_cluster(const ClusterRate& cluster) {
 }
 
 std::string help_on_memory(const Report& report) {
-    return report.cluster ? "  help: raise parallel.tensor, pipeline or zero, recompute more (parallel.recompute), "
-                            "write a smaller "
-                            "micro_batch_size, or let `pipewright search` choose\n"
-                          : "  help: write a smaller micro_batch_size or fewer micro_batches, recompute "
-                            "(pipeline.recompute: all), or "
-                            "try other schedules (--schedules all) and splits\n";
+    return report.cluster
+               ? "  help: raise parallel.tensor, pipeline or zero, recompute more (parallel.recompute: full), "
+                 "write a smaller "
+                 "micro_batch_size, or let `pipewright search` choose\n"
+               : "  help: write a smaller micro_batch_size or fewer micro_batches, recompute "
+                 "(pipeline.recompute: all), or "
+                 "try other schedules (--schedules all) and splits\n";
 }
 
 }  // namespace
