@@ -45,6 +45,10 @@ class TabuSearch {
 public:
     TabuSearch(const OrderModel& model, OrderTimer& timer, TimedOrder order, Aim aim)
         : model_(model), timer_(timer), aim_(aim), best_(std::move(order)), current_(best_), passes_(model.passes()) {
+        for (int number = 0; number < model.passes(); ++number) {
+            state(number).stage = model.stage_of(number);
+            state(number).microbatch = model.microbatch_of(number);
+        }
         take_times(timer_.times(current_.lists));
         best_.times = current_.times;
     }
@@ -69,6 +73,7 @@ public:
 private:
     // What is known of a pass in the current order.
     struct State {
+        int stage, microbatch;
         int place = -1;           // in its device's list (-1: in none, as W of a B)
         Ns time = 0;              // from its start to its end
         Ns message_tail = 0;      // the longest path from its end by its messages
@@ -162,11 +167,10 @@ private:
     }
 
     // Returns whether the order of two passes is given, or means nothing.
-    bool keep_order(OrderPass one, OrderPass other) const {
-        if (model_.stage_of(one.number()) != model_.stage_of(other.number()))
-            return false;
-        return model_.microbatch_of(one.number()) == model_.microbatch_of(other.number()) ||
-               (one.kind() == other.kind() && model_.has_equal_microbatches());
+    bool keep_order(OrderPass one, OrderPass other) {
+        const State &of_one = state(one.number()), &of_other = state(other.number());
+        return of_one.stage == of_other.stage && (of_one.microbatch == of_other.microbatch ||
+                                                  (one.kind() == other.kind() && model_.has_equal_microbatches()));
     }
 
     void consider(int device, int from, int to) {
