@@ -335,7 +335,8 @@ Metrics Simulation::metrics(const Costs& costs, const Trace& head) {
     const bool is_proven = !proof_->order.empty();
     if (!is_proven)
         run(costs);  // which refuses a plan that does not complete
-    const std::vector<DeviceMemory> memory = memory_by_device(plan_, *proof_, costs, versions_, mode_.early_receive());
+    const std::vector<MemoryOfDevice> memory =
+        memory_by_device(plan_, *proof_, costs, versions_, mode_.early_receive());
     if (is_proven)
         run(costs);  // after the tables for the memory are gone: those of a run are as large
     const auto [first, last] = extent();

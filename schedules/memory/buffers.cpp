@@ -352,9 +352,9 @@ std::vector<Bytes> needed_by(const Plan& plan, const std::vector<Buffer>& buffer
     return peaks;
 }
 
-std::vector<DeviceMemory> memory_by_device(const Plan& plan, const Proof& proof, const Costs& costs,
-                                           const VersionTable& versions, bool early) {
-    std::vector<DeviceMemory> memory;
+std::vector<MemoryOfDevice> memory_by_device(const Plan& plan, const Proof& proof, const Costs& costs,
+                                             const VersionTable& versions, bool early) {
+    std::vector<MemoryOfDevice> memory;
     if (costs.has_arena) {
         const std::vector<Buffer> buffers = buffers_of(plan, proof, costs, versions, early);
         const Rows on_device = by_device(buffers, plan.shape.devices);

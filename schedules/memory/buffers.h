@@ -116,13 +116,13 @@ std::vector<Bytes> needed_by(const Plan& plan, const std::vector<Buffer>& buffer
                              std::span<const Bytes> enough = {});
 
 // What a device holds when it holds most, and the memory that a run needs on it, as needed_by() returns it.
-struct DeviceMemory {
+struct MemoryOfDevice {
     MemoryUse peak;
     Bytes needed;
 };
 // Returns this by device. Without an arena, only the buffers of one device exist at a time.
-std::vector<DeviceMemory> memory_by_device(const Plan& plan, const Proof& proof, const Costs& costs,
-                                           const VersionTable& versions, bool early);
+std::vector<MemoryOfDevice> memory_by_device(const Plan& plan, const Proof& proof, const Costs& costs,
+                                             const VersionTable& versions, bool early);
 
 // Returns by device the bytes that a run of the plan needs: with an arena it reserves them before its first step.
 std::vector<Bytes> reserved_of(const Plan& plan, const Costs& costs, const VersionTable& versions,
