@@ -391,7 +391,7 @@ void Trial::raise_to_any_order(Ns bound) {
         found_.lower_bound = std::max(found_.lower_bound, bound);
 }
 
-// Returns the best cuts near the others for the order of the others.
+// Returns the best cuts near others, for the order of the others.
 Cuts Trial::moved_under_order(const Cuts& cuts) {
     judge().hold_order(split_of(cuts));
     const auto value_below = [&](const Cuts& moved, const CutValue& above) -> std::optional<CutValue> {
@@ -410,29 +410,24 @@ void Trial::polish(double effort, Deadline& deadline) {
     constexpr int kRounds = 60, kMostMoved = 5;
     if (cuts_.size() < 3)
         return;
-    const double before = judge().setup().pipeline.options.effort;
     judge().set_effort(effort);
-    const CutValue unpolished = best_;
     Cuts cuts = cuts_;
     for (int round = 0; round < kRounds && !deadline.passed(); ++round) {
         Cuts moved = moved_under_order(cuts);
         if (moved == cuts)
             moved = moves_.perturbed(cuts_, kMostMoved);
-        try_cuts(moved, best_);
+        if (try_cuts(moved, best_))
+            found_.effort = effort;
         cuts = std::move(moved);
     }
-    if (best_ < unpolished)
-        found_.effort = effort;
-    judge().set_effort(before);
 }
 
 void Trial::refine(double effort, Deadline& deadline) {
     deadline.check();
-    const double before = judge().setup().pipeline.options.effort;
     judge().set_effort(effort);
     const std::optional<Ns> time = judge().step_time(found_.split);
     if (!time || *time >= found_.step_time || judge().shortage(found_.split))
-        return judge().set_effort(before);
+        return;
     std::vector<Bytes> reserved = judge().reserved(found_.split);  // these may end the search: then nothing has changed
     const std::optional<double> bubble_rate = judge().bubble_rate(found_.split);
     found_.step_time = best_.time = *time;
@@ -453,15 +448,22 @@ bool Trial::prove(Ns limit, std::int64_t tasks, Deadline& deadline) {
     });
 }
 
+// Returns the judge of the plan found. An interrupted effort for another order may have left its effort or its order.
+Judge& Trial::judge_of_found() {
+    judge().release_order();
+    judge().set_effort(found_.effort.value_or(setup_of(problem_.setup, found_.choice).pipeline.options.effort));
+    return judge();
+}
+
 void Trial::settle() {
     if (has_plan() && found_.reserved.empty())
-        found_.reserved = judge().reserved(found_.split);
+        found_.reserved = judge_of_found().reserved(found_.split);
 }
 
 void Trial::finish() {
     settle();
     if (fits() && !found_.bubble_rate)
-        found_.bubble_rate = judge().bubble_rate(found_.split);
+        found_.bubble_rate = judge_of_found().bubble_rate(found_.split);
 }
 
 }  // namespace pw

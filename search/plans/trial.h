@@ -95,6 +95,7 @@ private:
     StageSplit split_of(const Cuts& cuts) const;
     std::optional<CutValue> try_cuts(const Cuts& cuts, const CutValue& above);
     Cuts moved_under_order(const Cuts& cuts);
+    Judge& judge_of_found();
     void keep(const Cuts& cuts, const StageSplit& split, const CutValue& value,
               const std::optional<Shortage>& shortage);
 
