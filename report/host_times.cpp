@@ -74,7 +74,7 @@ bool is_above(const StageTimes& own, const StageTimes& other) {
            static_cast<double>(own.lower()) > kSlowHost * static_cast<double>(other.upper());
 }
 
-// Compares the stages of a host with those that they can be compared with.
+// Compares the stages of a host with comparable stages of other hosts.
 void compare_host(const StagePointers& own, const StagePointers& elsewhere, HostTimes& host) {
     const auto shared =
         std::count_if(own.begin(), own.end(), [&](const StageTimes* one) { return has_stage(elsewhere, one->stage); });

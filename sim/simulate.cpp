@@ -338,7 +338,7 @@ Metrics Simulation::metrics(const Costs& costs, const Trace& head) {
     const std::vector<MemoryOfDevice> memory =
         memory_by_device(plan_, *proof_, costs, versions_, mode_.early_receive());
     if (is_proven)
-        run(costs);  // after the tables for the memory are gone: those of a run are as large
+        run(costs);  // after the tables for the memory are gone: the tables of a run are as large
     const auto [first, last] = extent();
     StepMetrics of_devices(head, first, last);
     const Traffic traffic(plan_.shape, graph_.index(), *costs_);

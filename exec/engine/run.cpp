@@ -103,7 +103,7 @@ StepRecord empty_step(std::size_t devices) {
     return step;
 }
 
-// The hosts are those that the ranks ran on, whatever the config says.
+// Names the hosts on which the ranks ran, whatever the config says.
 Trace trace_of_run(const RunPlan& plan, const Devices& work, const StepLog& log,
                    const std::optional<RankReport>& ranks) {
     Trace trace = trace_of(plan.job.plan);

@@ -173,7 +173,7 @@ class Search(Answer):
 
     def plot(self, file: Path, **view: Unpack[ChartView]) -> None:
         """Draws reserved memory against step time of all plans; with other objectives the time of every stage. The
-        keywords are those of Sweep.plot() without the axes."""
+        keywords are the keywords of Sweep.plot() without the axes."""
         self._outcome.plot(path_bytes("file", file), words_of(ChartView, view))
 
     def __repr__(self) -> str:

@@ -28,7 +28,7 @@ std::vector<std::string> hosts_of(const std::vector<RecordedRank>& ranks) {
     return hosts.size() == ranks.size() ? hosts : std::vector<std::string>{};
 }
 
-// Says how the tasks of a step, by rank, differ from those of most steps.
+// Says how the tasks of a step, by rank, differ from the tasks of most steps.
 std::string difference(const std::set<std::pair<int, Task>>& tasks, const std::set<std::pair<int, Task>>& usual) {
     for (const auto& [rank, task] : usual)
         if (!tasks.contains({rank, task}))

@@ -215,7 +215,7 @@ private:
         std::ranges::stable_sort(moves_, {}, &Move::estimate);
     }
 
-    // Returns the numbers of the passes, the first one first. A run of passes on a device is a range of its list.
+    // Returns the numbers of the passes in order. A run of passes on a device is a range of the device's list.
     std::vector<int> longest_path() {
         int number = -1;
         Ns longest = kNoPath;

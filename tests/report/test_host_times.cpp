@@ -86,7 +86,7 @@ TEST(HostTimes, AllDevicesOfTheHostHaveToBeSlow) {
     EXPECT_EQ(all.slow(), Names{});
 }
 
-// Times elsewhere that reach those of the host in more than a quarter of the micro-batches do not tell it apart; a
+// Times elsewhere that reach the times of the host in more than a quarter of the micro-batches do not tell it apart; a
 // few long tasks do not hide the difference.
 TEST(HostTimes, QuartilesTellHostsApart) {
     TraceOfHosts few({"a", "b"}, 1);

@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kNearest = 4;
 constexpr double kNoNearer = 0.05;  // a nearer row does not weigh more
-// The fastest products of the tables of an A100 and an H100 are 1 % slower and 3 % faster than those that others found
-// on the same cards. A B200's is 16 % slower.
+// The fastest products of the tables of an A100 and an H100 are 1 % slower and 3 % faster than the products that others
+// found on the same cards. A B200's is 16 % slower.
 constexpr double kAsFast = 0.96;
 
 bool has_layout(const std::vector<MeasuredProduct>& rows, ProductLayout layout) {
